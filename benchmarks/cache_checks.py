@@ -130,7 +130,7 @@ def decode(files: list[bytes]) -> None:
 def stages() -> list[tuple[str, float, float, float]]:
     """Return by stage the seconds to make it, to check it, and to check it with BLAKE2b."""
     from fsf_backbones import ResNet12
-    from fsframework.pipeline.cache.rows import Rows
+    from fsframework.pipeline.cache.rows import Rows, records_of
     from fsframework.pipeline.cache.sealed import load_sealed, save_sealed
     from fsframework.pipeline.progress import Reporter
 
@@ -147,7 +147,13 @@ def stages() -> list[tuple[str, float, float, float]]:
             shutil.rmtree(folder, ignore_errors=True)
             stored = Rows(folder, rows.shape, rows.dtype, "rows")
             index = np.arange(len(rows))
-            stored.fill(lambda: index, lambda i: (rows[i], {}), 1000, ("rows", 0), Reporter())
+            stored.fill(
+                lambda: index,
+                lambda i: (rows[i], records_of(rows[i])),
+                1000,
+                ("rows", 0),
+                Reporter(),
+            )
             return seconds_of(
                 lambda: Rows(folder, rows.shape, rows.dtype, "rows").damaged(index, Reporter())
             )

@@ -15,7 +15,7 @@ import argparse
 import numpy as np
 from _options import positive
 
-from fsframework.statistics.crossed import Cell, crossed
+from fsframework.statistics.crossed import crossed
 
 
 def covered(
@@ -32,8 +32,8 @@ def covered(
             + generator.normal(0, 0.08, (seeds, tasks))
             for _ in range(2)
         ]
-        one = crossed([Cell(methods[0], "a", "t")])
-        two = crossed([Cell(methods[0], "a", "t"), Cell(methods[1], "b", "t", -1.0)])
+        one = crossed({("a", "t"): methods[0]})
+        two = crossed({("a", "t"): methods[0], ("b", "t"): -methods[1]})
         held += one.low <= 0.6 <= one.high, two.low <= 0 <= two.high
     return tuple(held / replicates)
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-from fsframework.components.options import Option, options_of
-from fsframework.components.resolution import describe_type
-from fsframework.pipeline.experiment.options import ARGUMENTS, SECTIONS
+from fsframework.components.conversion import describe_type
+from fsframework.components.options import SECTIONS, Option, options_of
+from fsframework.pipeline.experiment.options import ARGUMENTS
 from fsframework.pipeline.experiment.stages import Stage
 
 ROOT = Path(__file__).resolve().parents[1]

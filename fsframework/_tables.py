@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 
 __all__ = ["footnotes", "html_table", "text_table"]
 
@@ -45,6 +44,9 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: s
     >>> html_table(["a"], [["<b>"]])
     '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
     """
+    # Imported late: it takes a while, and few tables are shown in a notebook.
+    from html import escape
+
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join(
         f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows

@@ -18,8 +18,9 @@ from PIL import Image
 
 from fsframework.cli.groups import InstalledEntry
 from fsframework.cli.main import cli
+from fsframework.components.conversion import parameters
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import parameters, resolve_component
+from fsframework.components.resolution import resolve_component
 from fsframework.errors import RecordError
 from fsframework.testing import check_component
 from tests.conftest import Fsf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,32 @@ from fsframework.components.objects import component_of
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.attributes.sources import (
-    WordSource,
-    attach_attributes,
+from fsframework.pipeline.attributes.detection import Detection
+from fsframework.pipeline.attributes.words import (
+    images_with_class_words,
+    names_class,
     pool_with_attributes,
+    read_attributes,
     without_dropped_words,
 )
-from fsframework.pipeline.experiment.options import WordChoice, given_tree
-from fsframework.pipeline.experiment.recipes import EMBEDDED
+from fsframework.pipeline.experiment.options import EMBEDDED, WordChoice, given_tree
+from fsframework.pipeline.published_counts import SplitCounts, data_problems, split_counts
 from fsframework.pipeline.tasks import draw_arms
 from fsframework.values import Arms, AttributeTable, ImagePool
 
-__all__ = ["dataset", "draw", "opened", "pool"]
+__all__ = [
+    "SplitCounts",
+    "attributes",
+    "data_problems",
+    "dataset",
+    "draw",
+    "images_with_class_words",
+    "names_class",
+    "opened",
+    "pool",
+    "split_counts",
+    "without_dropped_words",
+]
 
 
 def dataset(data: Any = EMBEDDED, **options: Any) -> Dataset:
@@ -99,19 +114,21 @@ def pool(  # noqa: PLR0913 - an option each
     origin, source = opened(session.registry, data)
     found = source.pool(split)
     words = WordChoice(None, drop_class_words, tuple(drop_words), min_count)
+    if isinstance(attributes, AttributeTable):
+        return without_dropped_words(found.with_attributes(attributes), words)
+    detection = None
     if detector is not None:
         if attributes is not None:
             raise OptionError("words are either read or detected: leave out attributes or detector")
         seen_by = component(session.registry, "detector", detector)
-        seen = WordSource(words, seen_by, origin, split, device, offline)
-        return pool_with_attributes(seen, source, found, session)[0]
-    if isinstance(attributes, AttributeTable):
-        found = found.with_attributes(attributes)
-    elif attributes is not None or "words" in found.metadata:
-        found = attach_attributes(found, None if attributes is None else str(attributes))
-    if words.drops and found.attributes is None:
-        raise DataError("there are no words to drop: the data set has none, and none are given")
-    return without_dropped_words(found, words)
+        detection = Detection(seen_by, source, origin, split, session, device, offline)
+    elif attributes is not None:
+        words = replace(words, attributes=str(attributes))
+    elif "words" not in found.metadata:
+        if words.drops:
+            raise DataError("there are no words to drop: the data set has none, and none are given")
+        return found
+    return pool_with_attributes(found, words, session.reporter, detection)[0]
 
 
 def draw(
@@ -143,3 +160,19 @@ def draw(
     tree = given_tree({**short, "tasks": tasks}, "call")
     chosen = component(registry, "sampler", sampler, {**tree.get("sampler", {}), **rest})
     return draw_arms(registry, chosen, pool, tree["tasks"].value, seed, None)
+
+
+def attributes(file: str | Path) -> AttributeTable:
+    """Read a table of words from a file.
+
+    To detect the words of images that have no table yet, use ``fsframework.pool(data,
+    detector=...)``, whose ``attributes`` is a table.
+
+    Args:
+        file: ``.parquet``, or ``.csv`` with the columns ``key`` and ``words``, separated by ``;``.
+
+    Raises:
+        DataError: the file is missing or damaged; the message names the row.
+        OptionError: the file has another ending.
+    """
+    return read_attributes(Path(file))

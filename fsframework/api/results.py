@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.api.components import component
-from fsframework.api.running import Run
+from fsframework.api.running import Run, load_run, runs
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
-from fsframework.errors import DataError, OptionError, argument
+from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.interfaces.statistic import Statistic
-from fsframework.records import RunRecord
+from fsframework.records import RECORD_NAME, RunRecord
 from fsframework.statistics.comparison import (
     Comparison,
     MeasureComparison,
@@ -26,14 +26,12 @@ from fsframework.statistics.estimators import Interval, IntervalChoice
 from fsframework.statistics.measures import measures_named, usual_measures
 from fsframework.statistics.results import (
     MethodResult,
+    cautions_of,
     comparable,
-    find_results,
     grouped_by_tasks,
     joined_over_seeds,
-    result_of_run,
-    thread_cautions,
 )
-from fsframework.values import ArmOutcomes, Estimates, ImagePool
+from fsframework.values import ArmOutcomes, Estimates, ImagePool, Outcomes
 
 __all__ = [
     "Comparable",
@@ -201,18 +199,15 @@ def compare(  # noqa: PLR0913 - an option each
         chosen = comparable(group)
         made, left_out = _compared(asked, session.registry, chosen, how)
         parts, notes = [*parts, *made], [*notes, *left_out]
-        threads = thread_cautions({one.label: (one.threads, one.trained) for one in chosen})
-        for one in chosen:
-            said = (*one.cautions, *threads.get(one.label, ()))
-            cautions[one.label] = (*cautions.get(one.label, ()), *said)
+        for label, said in cautions_of({one.label: one.records for one in chosen}).items():
+            cautions[label] = tuple(dict.fromkeys((*cautions.get(label, ()), *said)))
     single = [group[0].label for group in groups if by_tasks and len(group) < 2]
     if alone := list(dict.fromkeys(single)):
         some = ", ".join(alone[:4]) + (f" and {len(alone) - 4} more" if len(alone) > 4 else "")
         notes.append(f"no other method has the tasks of {some}")
     if not parts:
         raise OptionError("no two of these methods have the same tasks")
-    once = {label: tuple(dict.fromkeys(sentences)) for label, sentences in cautions.items()}
-    return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), once)
+    return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), cautions)
 
 
 def method_result(run: Run) -> MethodResult:
@@ -221,8 +216,30 @@ def method_result(run: Run) -> MethodResult:
     Raises:
         RecordError: it has no outcomes.
     """
-    [joined] = joined_over_seeds([result_of_run(one.folder, one.record) for one in run.runs])
+    [joined] = joined_over_seeds([_of_run(one) for one in run.runs])
     return joined
+
+
+def _of_run(run: Run) -> MethodResult:
+    """Return a run of one model as a result."""
+    folder, record = run.folder, run.record
+    if not _is_evaluated(run):
+        state = "it is not finished" if record.status == "unfinished" else "nothing was evaluated"
+        raise RecordError(f"{folder}: has no outcomes to compare, {state}")
+    if record.method is None or record.backbone is None:
+        # Accuracies measured elsewhere: only the name of their tasks is known.
+        label = folder.name if record.imported is None else record.imported.method
+        loaded = {arm: Outcomes.load(record.outcomes_file(folder, arm)) for arm in record.arms}
+        named = " and ".join(arm.name for arm in record.arms.values())
+        return MethodResult(label, loaded, task_set=named, source=folder, records=(record,))
+    found, sizes = run.outcomes, record.tested.class_sizes if record.tested is not None else ()
+    label = record.method.called
+    return MethodResult(label, dict(found), found.arms, "", sizes, folder, (record,))
+
+
+def _is_evaluated(run: Run) -> bool:
+    files = [run.record.outcomes_file(run.folder, arm) for arm in run.record.arms]
+    return bool(files) and all(file.exists() for file in files)
 
 
 def results_of(
@@ -251,7 +268,7 @@ def results_of(
             raise OptionError(f"{label}: {one} holds the results of {n} methods, not one")
         for result in found:
             if label is not None:
-                result = dataclasses.replace(result, label=label, longer_labels=())
+                result = dataclasses.replace(result, label=label)
             if pool is not None and not result.class_sizes:
                 sizes = tuple(int(n) for n in pool.class_sizes)
                 result = dataclasses.replace(result, class_sizes=sizes)
@@ -262,12 +279,18 @@ def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResu
     if isinstance(one, MethodResult):
         return [one]
     if isinstance(one, Run):
-        return [result_of_run(run.folder, run.record) for run in one.runs]
+        return [_of_run(run) for run in one.runs]
     if isinstance(one, ArmOutcomes):
         if label is None:
             raise OptionError("outcomes have no name: give a mapping of labels to outcomes")
         return [MethodResult(label, dict(one), one.arms)]
-    return find_results(one, folder)
+    path = Path(one)
+    if path.is_dir() and not (path / RECORD_NAME).exists() and list(path.glob(f"*/{RECORD_NAME}")):
+        listed = runs(path)
+        for reason in listed.broken.values():
+            raise RecordError(reason)
+        return [_of_run(run) for run in listed if _is_evaluated(run)]
+    return [_of_run(load_run(one, folder))]
 
 
 def _groups(found: Sequence[MethodResult], baseline: str | None) -> list[list[MethodResult]]:

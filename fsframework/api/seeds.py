@@ -11,11 +11,10 @@ from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.errors import FsfError, OptionError, RecordError, argument
 from fsframework.interfaces.statistic import Statistic
-from fsframework.statistics.comparison import estimates_of_methods, values_of
-from fsframework.statistics.differences import ComparisonOptions
+from fsframework.statistics.comparison import TWO_SEEDS
+from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import IntervalChoice
-from fsframework.statistics.measures import Measure
-from fsframework.statistics.seeds import grouped_by_seeds
+from fsframework.statistics.results import grouped_by_seeds
 from fsframework.values import Estimate, Estimates
 
 __all__ = ["joined"]
@@ -48,22 +47,17 @@ def _joined(
     runs: Sequence[Run], level: float, registry: Registry, statistics: Mapping[str, Statistic]
 ) -> Run:
     """Return runs, in the order of their seeds, as one."""
-    how = ComparisonOptions(IntervalChoice(level))
     first, reused = runs[0].record, all(run.reused for run in runs)
     made = Run(runs[0].folder, first, reused, of_seeds=tuple(runs))
     result = method_result(made)
     estimates: dict[str, Estimate] = {}
     notes = list(_notes(runs))
-    for name, own in first.estimates.items():
+    for name in dict.fromkeys(own.statistic for own in first.estimates.values()):
         try:
-            statistic = statistics.get(own.statistic)
-            statistic = statistic or statistic_of_run(registry, own.statistic, first)
-            values = values_of([result], Measure(own.statistic, own.arms), statistic)
+            statistic = statistics.get(name) or statistic_of_run(registry, name, first)
+            estimates |= estimates_of({name: statistic}, result, IntervalChoice(level))
         except FsfError as error:
             notes.append(f"without {name}: {error}")
-            continue
-        [one] = estimates_of_methods([name], values, how).values()
-        estimates[name] = dataclasses.replace(one, higher_is_better=own.higher_is_better)
     return dataclasses.replace(made, estimates=Estimates(estimates), notes=tuple(notes))
 
 
@@ -88,10 +82,7 @@ def _notes(runs: Sequence[Run]) -> Iterable[str]:
             "seeds say nothing"
         )
     elif len(runs) == 2:
-        yield (
-            "two seeds say little of the variance between seeds; intervals are wide, and may hold "
-            "the truth less often than their level"
-        )
+        yield TWO_SEEDS
     intervals = dict.fromkeys(str(run.record.settings.get("interval")) for run in runs)
     if others := [name for name in intervals if name != "student-t"]:
         yield (

@@ -12,7 +12,7 @@ from typing import Any
 
 from fsframework._digest import digest_of
 from fsframework.api.components import canonical
-from fsframework.api.experiments import Description, described, merged
+from fsframework.api.experiments import Experiment, merged, resolved
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session
@@ -44,19 +44,19 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """An experiment that is described as far as possible.
+    """An experiment that is resolved if it can be.
 
     Args:
         name: for messages.
         about: what the caller knows of it besides.
         tree: its options, a tree of ``Given``.
-        description: with every option, ``None`` if it cannot be resolved; ``error`` says why.
+        resolved: with every option, ``None`` if it cannot be resolved; ``error`` says why.
     """
 
     name: str
     about: Any
     tree: Mapping[str, Any] = field(default_factory=dict)
-    description: Description | None = None
+    resolved: Experiment | None = None
     error: FsfError | None = None
 
     @property
@@ -75,7 +75,7 @@ def planned_over(
     """Return a planned experiment from several trees of options; earlier ones take precedence."""
     tree = merged(*layers)
     try:
-        return Planned(name, about, tree, described(tree, session))
+        return Planned(name, about, tree, resolved(tree, session))
     except FsfError as error:
         return Planned(name, about, tree, error=error)
 
@@ -94,7 +94,7 @@ def check_options(planned: Iterable[Planned], *, here: bool = True) -> None:
         OptionError: a component refuses its options, or this machine lacks the device.
     """
     tried: set[str] = set()
-    for experiment in (one.description.experiment for one in planned if one.description):
+    for experiment in (one.resolved for one in planned if one.resolved):
         if here:
             resolve_device(experiment.settings.device)
         for component in experiment.components():
@@ -195,7 +195,7 @@ class Sweep:
         """Return the experiments, equal ones once; nothing runs."""
         folder, found = SweepFolder(self.session.workspace.runs), dict[str, Listed]()
         for number, (planned, key) in enumerate(zip(self.planned, self.keys, strict=True)):
-            if planned.description is None:
+            if planned.resolved is None:
                 found[str(number)] = Listed(planned.name, "cannot run", planned.reason)
             elif key not in found:
                 found[key] = _listed(folder, key, planned.name)
@@ -248,22 +248,21 @@ def sweep_of(
     files = tuple(str(Path(file).absolute()) for file in plugins)
     for one in planned:
         key = ""
-        if one.description is not None:
-            made = one.description.experiment
-            key = key_of_experiment(made, _data_fingerprint(one.description, opened))
-            items.setdefault(key, Item(key, one.name, one.tree, group_of(made), workspace, files))
+        if one.resolved is not None:
+            key = key_of_experiment(one.resolved, _data_fingerprint(one.resolved, opened))
+            group = group_of(one.resolved)
+            items.setdefault(key, Item(key, one.name, one.tree, group, workspace, files))
         keys.append(key)
     usual = f"sweep-{digest_of('sweep', sorted(items))[:8]}"
     return Sweep(name or usual, planned, session, items, tuple(keys), launcher)
 
 
-def _data_fingerprint(description: Description, opened: dict[str, str]) -> str:
+def _data_fingerprint(experiment: Experiment, opened: dict[str, str]) -> str:
     """Return the fingerprint of an experiment's data, which are opened once; else an empty text."""
-    component = description.experiment.dataset
-    key = canonical(component.to_json())
+    key = canonical(experiment.dataset.to_json())
     if key not in opened:
         try:
-            opened[key] = component.create().fingerprint
+            opened[key] = experiment.dataset.create().fingerprint
         except (FsfError, OSError):
             opened[key] = ""
     return opened[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,30 +16,24 @@ from click.core import ParameterSource
 
 from fsframework.cli.completion import added_names, dataset_names, plugin_names, run_names
 from fsframework.cli.groups import ListingGroup
-from fsframework.components.options import Option, options_of
-from fsframework.errors import OptionError
-from fsframework.pipeline.experiment.options import (
-    ARGUMENTS,
+from fsframework.components.options import (
     IMAGES,
     MAIN_OPTIONS,
     RUNNING,
     SECTIONS,
     TASKS,
-    given_tree,
-    merged,
-    read_config,
+    Option,
+    options_of,
 )
+from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
-    from fsframework.api.experiments import Description
+    from fsframework.pipeline.experiment.configuration import Experiment
     from fsframework.pipeline.session import Session
 
 __all__ = [
     "CONFIGURATION",
     "DROPPING",
-    "HELP_GROUPS",
-    "MAIN_OPTIONS",
-    "OF_RUN",
     "WORDS",
     "CommandGroup",
     "GroupedCommand",
@@ -46,7 +41,7 @@ __all__ = [
     "check_output",
     "command",
     "dataset_names",
-    "description_of",
+    "experiment_of",
     "flat_options",
     "group",
     "key_values",
@@ -105,7 +100,7 @@ def _set_workers(context: click.Context, parameter: click.Parameter, value: int 
         os.environ["FSF_WORKERS"] = str(value)
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)  # only its fields are read
 class _OfCommands:
     """Options that several commands share and that say nothing of an experiment.
 
@@ -157,19 +152,21 @@ _FURTHER: Mapping[str, dict[str, Any]] = {
 }
 """Settings of ``click.option`` that do not follow from the schema, by flag."""
 
-_BY_FLAG: Mapping[str, Option] = {
-    one.flag: one for one in (*ARGUMENTS.values(), *options_of(_OfCommands).values()) if one.section
-}
-_PLACES = {f"--{flag}": place for place, flag in enumerate(_BY_FLAG)}
+_OF_COMMANDS = {one.flag: one for one in options_of(_OfCommands).values()}
 
-HELP_GROUPS = {
-    title: tuple(flag for flag, one in _BY_FLAG.items() if one.section == title)
-    for title in (*SECTIONS, _CONFIGURATION)
-}
-"""Sections of a command's help: the options in each, in the order of the help."""
 
-OF_RUN = tuple(one.flag for one in ARGUMENTS.values() if one.section and one.of_run)
-"""Shared options that tell what a run does."""
+@functools.cache
+def _shared_options() -> Mapping[str, Option]:
+    """Return all shared options by flag, in the order of the help."""
+    # Imported late: many commands have no option of a run.
+    from fsframework.pipeline.experiment.options import ARGUMENTS
+
+    return {one.flag: one for one in ARGUMENTS.values() if one.section} | _OF_COMMANDS
+
+
+def _shared_option(flag: str) -> Option:
+    return _OF_COMMANDS.get(flag) or _shared_options()[flag]
+
 
 _TYPES: Mapping[Any, tuple[str, Any]] = {
     int: ("N", click.INT),
@@ -232,7 +229,7 @@ def shared(*names: str) -> Callable[[F], F]:
     def add(function: F) -> F:
         for name in reversed(names):
             flags = ("-o", "--option") if name == "option" else (f"--{name}",)
-            option = _BY_FLAG[name]
+            option = _shared_option(name)
             function = click.option(*flags, option.name, **_settings(option))(function)
         return function
 
@@ -247,7 +244,7 @@ def listed(*names: str) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         for name in reversed(names):
-            settings = _settings(_BY_FLAG[name], several=True)
+            settings = _settings(_shared_option(name), several=True)
             function = click.option(f"--{name}", **settings)(function)
         return function
 
@@ -261,26 +258,24 @@ class GroupedCommand(cloup.Command):
     ``cloup.option_group``; all come after the main options.
     """
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        sections: dict[str, list[click.Option]] = {_OWN: []}
-        for option in sorted(self.ungrouped_options, key=_place):
-            known = _BY_FLAG.get(option.opts[-1].removeprefix("--"))
-            sections.setdefault(_OWN if known is None else known.section, []).append(option)
+    def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section."""
+        shared = _shared_options()
+        flags = {option.opts[-1].removeprefix("--"): option for option in self.ungrouped_options}
+        sections = {_OWN: [flags[flag] for flag in flags if flag not in shared]}
+        for flag in (flag for flag in shared if flag in flags):
+            sections.setdefault(shared[flag].section, []).append(flags[flag])
         if self.option_groups or len(sections) > 1:
             first = [_group_of(title, sections.pop(title, [])) for title in (MAIN_OPTIONS, _OWN)]
-            rest = [_group_of(t, sections[t]) for t in HELP_GROUPS if t in sections]
+            rest = [_group_of(t, sections.get(t, [])) for t in (*SECTIONS, _CONFIGURATION)]
             self.option_groups = [*filter(None, first), *self.option_groups, *filter(None, rest)]
             self.ungrouped_options = []
+        super().format_params(ctx, formatter)
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return the whole summary, whatever the limit."""
         del limit
         return super().get_short_help_str(limit=10_000)
-
-
-def _place(option: click.Option) -> int:
-    return _PLACES.get(option.opts[-1], -1)
 
 
 def _group_of(title: str, options: Sequence[click.Option]) -> cloup.OptionGroup | None:
@@ -344,7 +339,7 @@ def option_of(name: str, value: Any = None) -> str:
     flag = "statistic" if name == "statistics" else name.replace("_", "-")
     context = click.get_current_context(silent=True)
     parameters = [] if context is None else context.command.params
-    if flag in _BY_FLAG or any(f"--{flag}" in parameter.opts for parameter in parameters):
+    if flag in _shared_options() or any(f"--{flag}" in parameter.opts for parameter in parameters):
         given = "" if value is None or isinstance(value, bool) else f" {shlex.quote(str(value))}"
         return f"--{flag}{given}"
     return name if value is None else f"-o {name}={shlex.quote(str(value))}"
@@ -397,6 +392,13 @@ def tree_of(
     Raises:
         OptionError: an ``-o`` without ``=``; or the file is wrong.
     """
+    from fsframework.pipeline.experiment.options import (
+        ARGUMENTS,
+        given_tree,
+        merged,
+        read_config,
+    )
+
     trees = []
     for source, origin in _ORIGINS.items():
         told = {
@@ -440,15 +442,16 @@ def session_of(context: click.Context) -> Session:
     )
 
 
-def description_of(context: click.Context) -> Description:
-    """Return the experiment that a command's options describe; see ``tree_of``.
+def experiment_of(context: click.Context) -> tuple[Experiment, Session]:
+    """Return the experiment that a command's options describe, and its session; see ``tree_of``.
 
     Raises:
         FsfError: an option is wrong, or a plugin cannot be loaded.
     """
-    from fsframework.api.experiments import described
+    from fsframework.api.experiments import resolved
 
-    return described(tree_of(context), session_of(context))
+    session = session_of(context)
+    return resolved(tree_of(context), session), session
 
 
 def flat_options(

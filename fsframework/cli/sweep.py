@@ -11,7 +11,6 @@ import click
 
 from fsframework.cli.options import (
     CONFIGURATION,
-    OF_RUN,
     key_values,
     listed,
     runnable_group,
@@ -20,7 +19,7 @@ from fsframework.cli.options import (
     tree_of,
 )
 from fsframework.errors import FsfError
-from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS
+from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, OF_RUN
 
 if TYPE_CHECKING:
     from fsframework.api.sweeping import Finished

@@ -7,17 +7,14 @@ file is read when a data set is resolved, never by a plugin.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from fsframework._files import atomic_write, locked
 from fsframework._reading import check_version, parse_json, read_file
 from fsframework.errors import DataError
 
@@ -25,7 +22,7 @@ __all__ = [
     "ADDED_VERSION",
     "Added",
     "added_folder",
-    "change_added",
+    "options_added",
     "read_added",
 ]
 
@@ -102,33 +99,21 @@ def read_added(folder: Path | None = None) -> dict[str, Added]:
     return dict(sorted(file.datasets.items()))
 
 
-def change_added(
-    change: Callable[[dict[str, Added]], None],
-    folder: Path | None = None,
-    beside: AbstractContextManager[None] | None = None,
-) -> dict[str, Added]:
-    """Let ``change`` edit the added data sets; concurrent processes wait for one another.
+def options_added(
+    name: str, entry: Added, given: Mapping[str, Any], target: str | None
+) -> dict[str, Any]:
+    """Return the options that a data set was added with, without those that are given.
 
     Args:
-        beside: what must change together with the list: a context entered before the list is
-            written, and left with the error if that fails.
-
-    Returns:
-        The new entries.
+        target: the option that is its path.
 
     Raises:
-        DataError: see ``read_added``.
-        FsfError: the file cannot be written.
+        DataError: its path no longer exists.
     """
-    folder = added_folder(folder)
-    with locked(folder):
-        entries = read_added(folder)
-        change(entries)
-        raw = {
-            "schema_version": ADDED_VERSION,
-            "datasets": {name: entries[name].to_json() for name in sorted(entries)},
-        }
-        text = json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
-        with beside or nullcontext():
-            atomic_write(folder / _FILE, text)
-    return entries
+    found = {key: value for key, value in entry.options.items() if key not in given}
+    if target in found and not Path(str(found[target])).exists():
+        raise DataError(
+            f"{name} was added from {found[target]}, which no longer exists; add it again from its "
+            f"new place, or remove it: fsf data remove {name}"
+        )
+    return found

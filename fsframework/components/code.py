@@ -1,20 +1,31 @@
-"""Digests of the code of a class, so that edited code never passes for the old."""
+"""Digests of the code of a class, so that edited code never passes for the old.
+
+A class of a package or a script is digested by the modules that it consists of, and by what they
+import of their own package. Comments, docstrings, layout and what only a type checker reads change
+no digest. Nothing is imported to find it.
+"""
 
 from __future__ import annotations
 
+import ast
 import functools
+import re
+import sys
 import types
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from fsframework._digest import digest_of
-from fsframework.components.sources import module_file, sources_digest
+from fsframework.components.package_files import top_level
 
 __all__ = ["code_digest"]
 
-Part = str | bytes
-
+_ELSEWHERE = {"site-packages", "dist-packages"}
+_AT_RUN_TIME = re.compile(r"\b(import_module|__import__)\b")
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 _LEFT_OUT = frozenset(
     {
@@ -28,17 +39,143 @@ _LEFT_OUT = frozenset(
 def code_digest(cls: type[Any]) -> str:
     """Digest the code of a class: its module and what that imports, or the class itself.
 
-    A class of a package or a script is digested by the modules that it consists of, see
-    ``sources_digest``. One typed into a notebook or a shell has no file: it is digested with its
-    methods, its bases and everything that they refer to there. What cannot be digested makes the
-    digest unique, so that nothing computed with it is reused.
+    The modules of its bases count likewise. Imports are followed within the package of a module;
+    those from the standard library, from fsframework and from other installed distributions are
+    not: records have their versions.
+
+    A class typed into a notebook or a shell has no file: it is digested with its methods, its bases
+    and everything that they refer to there. What cannot be digested makes the digest unique, so
+    that nothing computed with it is reused.
     """
-    if module_file(cls.__module__) is None:
+    if _file_of(cls.__module__) is None:
         return digest_of(*_parts(cls, {}))
-    return sources_digest(cls)
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(base.__module__ for base in cls.__mro__):
+        file = _file_of(name)
+        if file is not None and (
+            top_level(name) == top_level(cls.__module__) or _is_in_work(name, file)
+        ):
+            depth = len(name.split(".")) - (file.name != "__init__.py")
+            _follow(file, file.parents[depth] / top_level(name), found)
+    return digest_of(*chain.from_iterable(sorted(found.items())))
 
 
-def _parts(value: Any, seen: dict[int, int]) -> Iterator[Part]:
+def _file_of(module: str) -> Path | None:
+    """Return the file of a loaded module; a module of a shell or a notebook has none."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return Path(file) if file is not None and Path(file).exists() else None
+
+
+def _is_in_work(name: str, file: Path) -> bool:
+    """Whether a module may change without a version, as scripts and editable installs do."""
+    top = top_level(name)
+    known = top == "fsframework" or top in sys.stdlib_module_names
+    return not known and not _ELSEWHERE.intersection(file.parts)
+
+
+class _Import(NamedTuple):
+    """An import: dots before the module, the module, what of it (if anything), as which name."""
+
+    level: int
+    module: str
+    name: str
+    called: str
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file that was read.
+
+    Args:
+        digest: of its code.
+        imports: that it makes; of a package also those for type checkers, which say where a name
+            comes from that the package imports when it is asked for.
+        dynamic: whether it imports modules whose names are known only when it runs.
+    """
+
+    digest: str
+    imports: tuple[_Import, ...]
+    dynamic: bool
+
+
+def _follow(file: Path, top: Path, found: dict[str, str]) -> None:
+    """Add the digests of a file and of what it imports of its package, whose folder is ``top``."""
+    key = file.relative_to(top.parent).as_posix()
+    if key in found:
+        return
+    stat = file.stat()
+    source = _read(file, stat.st_mtime_ns, stat.st_size)
+    found[key] = source.digest
+    inner = [_imported(file, top, one) for one in source.imports]
+    for one in chain(*inner, top.rglob("*.py") if source.dynamic else ()):
+        _follow(one, top, found)
+
+
+def _imported(file: Path, top: Path, one: _Import) -> Iterable[Path]:
+    """Return the files of the same package that an import of a file asks for."""
+    if not one.level and top_level(one.module) != top.name:
+        return ()
+    folder = file.parents[one.level - 1] if one.level else top.parent
+    path = folder.joinpath(*filter(None, one.module.split(".")))
+    found = (_module_at(path / one.name) if one.name else None) or _module_at(path)
+    if found is None or found.name != "__init__.py":
+        return () if found is None else (found,)
+    stat = found.stat()
+    for offered in _read(found, stat.st_mtime_ns, stat.st_size).imports:
+        if found.parent == path and offered.called == one.name:
+            return _imported(found, top, offered)
+    # The package itself defines the name, or imports it when it is asked for.
+    return found.parent.rglob("*.py")
+
+
+def _module_at(path: Path) -> Path | None:
+    files = (path / "__init__.py", path.with_name(f"{path.name}.py"))
+    return next((file for file in files if file.is_file()), None)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(file: Path, changed: int, size: int) -> _Source:
+    """Read a file once, and again when it has changed."""
+    del changed, size
+    raw = file.read_bytes()
+    try:
+        tree = ast.parse(raw)
+        whole = list(ast.walk(tree))
+        tree = _Code().visit(tree)
+        text = ast.unparse(tree)
+    except (SyntaxError, ValueError):  # of another Python; nothing imports it here
+        return _Source(digest_of(raw), (), dynamic=False)
+    nodes = whole if file.name == "__init__.py" else ast.walk(tree)
+    imports = tuple(chain.from_iterable(map(_imports_of, nodes)))
+    return _Source(digest_of(text), imports, dynamic=bool(_AT_RUN_TIME.search(text)))
+
+
+def _imports_of(node: ast.AST) -> list[_Import]:
+    if isinstance(node, ast.ImportFrom):
+        return [
+            _Import(node.level, node.module or "", alias.name, alias.asname or alias.name)
+            for alias in node.names
+        ]
+    if isinstance(node, ast.Import):
+        return [_Import(0, alias.name, "", "") for alias in node.names]
+    return []
+
+
+class _Code(ast.NodeTransformer):
+    """Removes docstrings and what only a type checker reads."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """Remove a statement that is only a constant."""
+        return None if isinstance(node.value, ast.Constant) else node
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        """Remove what is only for type checkers."""
+        if "TYPE_CHECKING" in ast.dump(node.test):
+            node.test, node.body = ast.Constant(value=False), []
+        return self.generic_visit(node)
+
+
+def _parts(value: Any, seen: dict[int, int]) -> Iterator[str | bytes]:
     """Yield the parts of a value, each object once."""
     if isinstance(value, _PLAIN):
         yield f"{type(value).__name__} {value!r}"
@@ -47,100 +184,67 @@ def _parts(value: Any, seen: dict[int, int]) -> Iterator[Part]:
         yield f"seen {seen[id(value)]}"
         return
     seen[id(value)] = len(seen)
-    for types_, walk in _WALKS:
-        if isinstance(value, types_):
-            yield from walk(value, seen)
-            return
-    yield from _other(value)
-
-
-def _sequence(value: Any, seen: dict[int, int]) -> Iterator[Part]:
-    yield f"{type(value).__name__} {len(value)}"
-    for one in value:
+    inner_of = next((inner for types_, inner in _INNER if isinstance(value, types_)), _unknown)
+    inner = list(inner_of(value))
+    yield f"{type(value).__name__} {len(inner)}"
+    for one in inner:
         yield from _parts(one, seen)
 
 
-def _set(value: Any, seen: dict[int, int]) -> Iterator[Part]:
-    yield f"{type(value).__name__} {len(value)}"
-    yield from sorted(digest_of(*_parts(one, dict(seen))) for one in value)
+# What follows yields only what the value itself holds, and texts: ``seen`` knows objects by their
+# addresses, which those made here would pass on to others.
 
 
-def _mapping(value: Mapping[Any, Any], seen: dict[int, int]) -> Iterator[Part]:
-    yield f"mapping {len(value)}"
-    for item in value.items():
-        for one in item:
-            yield from _parts(one, seen)
+def _class(cls: type[Any]) -> Iterator[Any]:
+    yield f"{cls.__module__}.{cls.__qualname__}"
+    if _file_of(cls.__module__) is None:
+        yield from cls.__bases__
+        for item in sorted(vars(cls).items()):
+            yield from item if item[0] not in _LEFT_OUT else ()
 
 
-def _wrapped(value: Any, seen: dict[int, int]) -> Iterator[Part]:
-    yield type(value).__name__
-    for name in ("__func__", "func", "fget", "fset", "fdel"):
-        if hasattr(value, name):
-            yield from _parts(getattr(value, name), seen)
+def _function(function: Any) -> Iterator[Any]:
+    yield f"{function.__module__}.{function.__qualname__}"
+    if _file_of(function.__module__) is None:
+        yield from (function.__code__, function.__defaults__, function.__kwdefaults__)
+        yield from (cell.cell_contents for cell in function.__closure__ or ())
+        for name in sorted(_names(function.__code__) & function.__globals__.keys()):
+            yield from (name, function.__globals__[name])
 
 
-def _other(value: Any) -> Iterator[Part]:
+def _code(code: types.CodeType) -> Iterator[Any]:
+    yield code.co_code
+    yield " ".join((*code.co_names, *code.co_varnames, *code.co_freevars))
+    yield from code.co_consts
+
+
+def _unknown(value: Any) -> Iterator[Any]:
     if isinstance(value, types.ModuleType):
-        yield f"module {value.__name__} {getattr(value, '__version__', '')}"
+        yield f"{value.__name__} {getattr(value, '__version__', '')}"
     elif hasattr(value, "tobytes") and hasattr(value, "dtype"):
-        yield f"array {value.dtype} {value.shape}"
+        yield f"{value.dtype} {value.shape}"
         yield bytes(value.tobytes())
     elif getattr(value, "__module__", None) and getattr(value, "__qualname__", None):
-        yield f"named {value.__module__}.{value.__qualname__}"
+        yield f"{value.__module__}.{value.__qualname__}"
     else:
         yield uuid.uuid4().hex
 
 
-def _class(cls: type[Any], seen: dict[int, int]) -> Iterator[Part]:
-    yield f"class {cls.__module__}.{cls.__qualname__}"
-    if module_file(cls.__module__):
-        return
-    for base in cls.__bases__:
-        yield from _parts(base, seen)
-    for name, value in sorted(vars(cls).items()):
-        if name not in _LEFT_OUT:
-            yield name
-            yield from _parts(value, seen)
-
-
-def _function(function: Any, seen: dict[int, int]) -> Iterator[Part]:
-    yield f"function {function.__module__}.{function.__qualname__}"
-    if module_file(function.__module__):
-        return
-    yield from _parts(function.__code__, seen)
-    yield from _parts(function.__defaults__, seen)
-    yield from _parts(function.__kwdefaults__, seen)
-    for cell in function.__closure__ or ():
-        yield from _parts(cell.cell_contents, seen)
-    for name in sorted(_names(function.__code__)):
-        if name in function.__globals__:
-            yield name
-            yield from _parts(function.__globals__[name], seen)
-
-
-def _code(code: types.CodeType, seen: dict[int, int]) -> Iterator[Part]:
-    yield code.co_code
-    yield " ".join((*code.co_names, *code.co_varnames, *code.co_freevars))
-    for constant in code.co_consts:
-        yield from _parts(constant, seen)
-
-
-_WALKS: tuple[tuple[Any, Callable[[Any, dict[int, int]], Iterator[Part]]], ...] = (
-    ((tuple, list), _sequence),
-    ((set, frozenset), _set),
-    (Mapping, _mapping),
-    ((staticmethod, classmethod, property, functools.cached_property), _wrapped),
+_INNER: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
+    ((tuple, list), iter),
+    ((set, frozenset), lambda held: sorted(held, key=lambda one: digest_of(*_parts(one, {})))),
+    (Mapping, lambda held: chain.from_iterable(held.items())),
+    ((staticmethod, classmethod), lambda method: (method.__func__,)),
+    (property, lambda made: (made.fget, made.fset, made.fdel)),
+    (functools.cached_property, lambda made: (made.func,)),
     (types.FunctionType, _function),
     (types.CodeType, _code),
     (type, _class),
 )
-"""How the parts of a value are found, by its type."""
+"""What a value consists of, by its type."""
 
 
 def _names(code: types.CodeType) -> set[str]:
     """Return the global names that a function and those within it refer to."""
-    found = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found |= _names(constant)
-    return found
+    inner = [_names(one) for one in code.co_consts if isinstance(one, types.CodeType)]
+    return set(code.co_names).union(*inner)

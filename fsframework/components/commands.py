@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsframework._reading import parse_toml
-from fsframework.components.package_files import package_file, package_folders, top_level
+from fsframework.components.package_files import package_file, top_level
 from fsframework.errors import PluginError, close_matches
 from fsframework.interfaces.command import Command
 
@@ -48,22 +48,14 @@ def describe_command(name: str, target: str) -> Command:
             f"path of [{name}] in {FILE_NAME} must be lower-case kebab words with one space "
             f"between them, not {path!r}"
         )
-    return Command(
-        name=name,
-        target=target,
-        path=tuple(path.split(" ")),
-        summary=table["summary"],
-        group=table["group"],
-    )
+    told = {key: table[key] for key in _NEEDED}
+    return Command(name=name, target=target, path=tuple(path.split(" ")), **told)
 
 
 def _table(name: str, target: str) -> Mapping[str, Any]:
-    package = top_level(target)
-    path = package_file(target, FILE_NAME)
+    package, path = top_level(target), package_file(target, FILE_NAME)
     if path is None:
-        if package_folders(package) == []:
-            raise PluginError(f"{package} is a single module, and {FILE_NAME} needs a package")
-        raise PluginError(f"the package {package} has no file {FILE_NAME}")
+        raise PluginError(f"{package} has no file {FILE_NAME}; a single module cannot have one")
     stat = path.stat()
     table = _tables(path, stat.st_mtime_ns, stat.st_size).get(name)
     if not isinstance(table, dict):

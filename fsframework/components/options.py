@@ -23,7 +23,15 @@ from typing import Annotated, Any
 from fsframework.errors import OptionError, argument
 
 __all__ = [
+    "IMAGES",
+    "MAIN_OPTIONS",
+    "MEASURING",
     "MOST_LEVELS",
+    "RUNNING",
+    "SECTIONS",
+    "TASKS",
+    "TRAINING",
+    "WORDS",
     "Given",
     "Option",
     "check_values",
@@ -33,6 +41,16 @@ __all__ = [
     "plain_tree",
     "value_of",
 ]
+
+MAIN_OPTIONS = "Main options"
+TASKS = "Tasks"
+WORDS = "Words"
+TRAINING = "Model and training"
+MEASURING = "Measuring"
+IMAGES = "Images"
+RUNNING = "Running"
+SECTIONS = (MAIN_OPTIONS, TASKS, WORDS, TRAINING, MEASURING, IMAGES, RUNNING)
+"""Sections of the help and of the reference, in this order."""
 
 MOST_LEVELS = 32
 """How deep an option may be nested; real ones reach three."""
@@ -46,7 +64,7 @@ class Given:
     origin: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Option:
     """What the annotation of a field says of an option.
 

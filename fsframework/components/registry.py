@@ -1,4 +1,4 @@
-"""The only file that knows entry points and stevedore.
+"""The only file that knows entry points.
 
 Listing reads the metadata of installed distributions and imports no plugin; loading imports one
 plugin and reports what is wrong with it in one sentence.
@@ -13,15 +13,15 @@ import inspect
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fsframework._calls import is_interruption, remember, text_of
+from fsframework._calls import remember, text_of
 from fsframework._reading import check_file
 from fsframework.components.commands import describe_command
 from fsframework.components.kinds import GROUP_OF_KINDS, KINDS, Kind, kind_of
@@ -106,22 +106,6 @@ class InstalledCommand:
     command: Command
 
 
-def _status(entry: EntryPoint, known: dict[str, bool]) -> str:
-    """Return the status of an entry point, as far as it is known without importing it.
-
-    Args:
-        known: whether a top-level module exists, for those searched before.
-    """
-    if not _NAME.fullmatch(entry.name):
-        return "broken: the name is not lower-case kebab"
-    if not re.fullmatch(r"[\w.]+:[\w.]+", entry.value):
-        return f"broken: the target {entry.value!r} is not module:attribute"
-    top = top_level(entry.value)
-    if top not in known:
-        known[top] = package_folders(top) is not None
-    return "ok" if known[top] else f"broken: no module named {top!r}"
-
-
 def _plugins_of(
     distribution: Distribution, kinds: Mapping[str, str], known: dict[str, bool]
 ) -> Iterator[Plugin]:
@@ -129,7 +113,7 @@ def _plugins_of(
 
     Args:
         kinds: by entry-point group.
-        known: see ``_status``.
+        known: whether a top-level module exists, for those searched before.
     """
     entries = [entry for entry in distribution.entry_points if entry.group in kinds]
     if not entries:
@@ -144,27 +128,35 @@ def _plugins_of(
         # The folder is called NAME-VERSION.dist-info.
         name = Path(str(getattr(distribution, "_path", "unknown"))).name.partition("-")[0]
     for entry in entries:
-        status = damage or _status(entry, known)
+        top = top_level(entry.value)
+        if top not in known:
+            known[top] = package_folders(top) is not None
+        status = damage or _status(entry.name, entry.value, exists=known[top])
         yield Plugin(
             kinds[entry.group], entry.name, entry.value, name, version or "unknown", status
         )
 
 
+def _status(name: str, target: str, *, exists: bool) -> str:
+    """Return the status of an entry point, as far as it is known without importing it."""
+    if not _NAME.fullmatch(name):
+        return "broken: the name is not lower-case kebab"
+    if not re.fullmatch(r"[\w.]+:[\w.]+", target):
+        return f"broken: the target {target!r} is not module:attribute"
+    return "ok" if exists else f"broken: no module named {top_level(target)!r}"
+
+
 def _described(plugin: Plugin) -> InstalledCommand:
     """Return a command with its description; if that is damaged, the status says so."""
-    if plugin.status == "ok":
-        try:
-            return InstalledCommand(plugin, describe_command(plugin.name, plugin.target))
-        except PluginError as error:
-            plugin = replace(plugin, status=f"broken: {error}")
     nothing = Command(
         name=plugin.name, target=plugin.target, path=(plugin.name,), summary="", group=""
     )
-    return InstalledCommand(plugin, nothing)
-
-
-def _claims(plugins: Iterable[Plugin]) -> str:
-    return " and ".join(f"{p.distribution} {p.version} ({p.target})" for p in plugins)
+    if plugin.status != "ok":
+        return InstalledCommand(plugin, nothing)
+    try:
+        return InstalledCommand(plugin, describe_command(plugin.name, plugin.target))
+    except PluginError as error:
+        return InstalledCommand(replace(plugin, status=f"broken: {error}"), nothing)
 
 
 class Registry:
@@ -203,25 +195,14 @@ class Registry:
         for distribution in self._distributions:
             for row in _plugins_of(distribution, kinds, known):
                 unique.setdefault((row.kind, row.name, row.target), row)
-        return tuple(sorted(unique.values()))
+        return tuple(unique.values())
 
     @functools.cached_property
-    def _commands(self) -> tuple[InstalledCommand, ...]:
+    def _commands(self) -> Sequence[InstalledCommand]:
         found = [_described(plugin) for plugin in self._installed if plugin.kind == "command"]
-        marked = []
-        for one in found:
-            others = [other for other in found if other is not one]
-            name = [o for o in others if o.command.name == one.command.name]
-            path = [o for o in others if o.command.path == one.command.path]
-            if name or path:
-                what = "" if name else f"{' '.join(one.command.path)!r} is "
-                whose = ", ".join(
-                    f"{o.plugin.distribution} ({o.plugin.name})" for o in name or path
-                )
-                status = f"clash: {what}also from {whose}"
-                one = replace(one, plugin=replace(one.plugin, status=status))
-            marked.append(one)
-        return tuple(sorted(marked, key=lambda one: (one.command.path, one.plugin)))
+        plugins = _with_clashes([(one.plugin, one.command.path) for one in found])
+        marked = [replace(one, plugin=plugin) for one, plugin in zip(found, plugins, strict=True)]
+        return sorted(marked, key=lambda one: (one.command.path, one.plugin))
 
     def commands(self) -> list[InstalledCommand]:
         """Return every installed command, sorted by path, importing none."""
@@ -229,17 +210,9 @@ class Registry:
 
     def plugins(self, kind: str | None = None) -> list[Plugin]:
         """Return every plugin, sorted, importing none; clashes and defects are in ``status``."""
-        rows = [p for p in self._installed if p.kind != "command" and kind in (None, p.kind)]
-        rows += [loaded.plugin for (of, _), loaded in self._files.items() if kind in (None, of)]
-        by_name: dict[tuple[str, str], list[Plugin]] = defaultdict(list)
-        for row in rows:
-            by_name[row.kind, row.name].append(row)
-        marked = []
-        for same in by_name.values():
-            for row in same:
-                others = [o.distribution for o in same if o is not row]
-                status = f"clash: also from {', '.join(others)}" if others else row.status
-                marked.append(replace(row, status=status))
+        rows = [*self._installed, *(loaded.plugin for loaded in self._files.values())]
+        rows = [p for p in rows if p.kind != "command" and kind in (None, p.kind)]
+        marked = _with_clashes([(row, ()) for row in rows])
         if kind in (None, "command"):
             marked += [one.plugin for one in self._commands]
         return sorted(marked)
@@ -247,6 +220,10 @@ class Registry:
     def names(self, kind: str) -> list[str]:
         """Return the names of one kind, sorted."""
         return sorted({plugin.name for plugin in self.plugins(kind)})
+
+    def is_registered(self, kind: str, name: str) -> bool:
+        """Whether the name is that of a class of a script."""
+        return (kind, name) in self._registered
 
     def find(self, kind: str, name: str, also: Iterable[str] = ()) -> Plugin:
         """Return the one plugin of this kind and name, importing nothing.
@@ -268,9 +245,7 @@ class Registry:
                 hint = f" (did you mean {'folder' if Path(name).is_dir() else 'csv'}:{name}?)"
             raise PluginError(f"unknown {kind} {name!r}{hint}; known: {known}")
         if len(same) > 1:
-            raise PluginError(
-                f"{kind} {name!r} is claimed by {_claims(same)}; uninstall one of them"
-            )
+            raise _claimed(kind, name, same)
         return same[0]
 
     def load(self, kind: str, name: str, also: Iterable[str] = ()) -> Loaded:
@@ -285,19 +260,27 @@ class Registry:
                 abstract.
         """
         plugin = self.find(kind, name, also)
-        if (kind, name) in self._registered:
-            return self._registered[kind, name]
-        if (kind, name) in self._files:
-            return self._files[kind, name]
-        self._require_sound(plugin)
+        for known in (self._registered, self._files):
+            if (kind, name) in known:
+                return known[kind, name]
         cls = self._import(plugin)
         self._check_class(plugin, cls)
         return Loaded(plugin, cls)
 
-    def register(self, loaded: Loaded) -> Plugin:
-        """Register a class of a script; it takes precedence over a plugin of the same name."""
-        self._registered[loaded.plugin.kind, loaded.plugin.name] = loaded
-        return loaded.plugin
+    def register(self, kind: str, cls: type[Any]) -> Plugin:
+        """Register a class of a script; it takes precedence over a plugin of the same name.
+
+        Raises:
+            PluginError: it is abstract.
+        """
+        if inspect.isabstract(cls):
+            missing = ", ".join(sorted(cls.__abstractmethods__))
+            raise PluginError(f"{kind} {cls.__name__} is abstract: it lacks {missing}")
+        target = f"{cls.__module__}:{cls.__qualname__}"
+        # A class of a script does not hand its name down to those derived from it.
+        plugin = Plugin(kind, _name_of(cls, vars(cls).get("name")), target, "a script", "-")
+        self._registered[kind, plugin.name] = Loaded(plugin, cls)
+        return plugin
 
     def describe_command(self, name: str) -> Command:
         """Return the description of one command without importing it.
@@ -310,10 +293,7 @@ class Registry:
         command = next(one.command for one in self._commands if one.plugin == plugin)
         same = [one.plugin for one in self._commands if one.command.path == command.path]
         if len(same) > 1:
-            path = " ".join(command.path)
-            raise PluginError(
-                f"command {path!r} is claimed by {_claims(same)}; uninstall one of them"
-            )
+            raise _claimed("command", " ".join(command.path), same)
         self._require_sound(plugin)
         return command
 
@@ -324,40 +304,17 @@ class Registry:
             name: of its entry point, which need not be its path.
 
         Raises:
-            PluginError: it is unknown, ambiguous, cannot be imported, is not a click command, or
-                its path does not lead to it.
+            PluginError: it is unknown, ambiguous, cannot be imported, or is not a click command.
         """
         import click
 
-        path = self.describe_command(name).path
+        self.describe_command(name)
         plugin = self.find("command", name)
-        with self._importing(plugin):
-            # The entry point is known already: stevedore would search for it again, and a command
-            # must start quickly.
-            found = EntryPoint(plugin.name, plugin.target, KINDS["command"].group).load()
+        found = self._import(plugin)
         if not isinstance(found, click.Command):
-            hint = "make it one with @click.command() or @click.group()"
-            raise self._failure(
-                plugin, f"is of type {type(found).__name__}, not a click command", hint
-            )
-        self._check_path(plugin, path)
+            cause = f"is of type {type(found).__name__}, not a click command"
+            raise _failure(plugin, cause, "make it one with @click.command() or @click.group()")
         return found
-
-    def _check_path(self, plugin: Plugin, path: tuple[str, ...]) -> None:
-        """Refuse a path below a command that is not a group, or one that the group itself uses."""
-        import click
-
-        above = [one.plugin for one in self._commands if one.command.path == path[:-1]]
-        if not above:
-            return
-        hint = "change its path in commands.toml"
-        group = self.load_command(above[0].name)
-        outer = " ".join(path[:-1])
-        if not isinstance(group, click.Group):
-            raise self._failure(plugin, f"has a path below {outer!r}, which is not a group", hint)
-        if path[-1] in group.commands:
-            cause = f"has the path {' '.join(path)!r}, but {above[0].described()} has it too"
-            raise self._failure(plugin, cause, hint)
 
     def load_file(self, path: str | Path) -> list[Loaded]:
         """Load the plugin classes of a Python file; each is named after its class in kebab case.
@@ -379,54 +336,30 @@ class Registry:
         module = _import_file(path)
         found = []
         for cls in vars(module).values():
-            if not inspect.isclass(cls) or cls.__module__ != module.__name__:
-                continue
-            kind = kind_of(cls)
-            if kind in (None, "command") or inspect.isabstract(cls):
-                continue
-            name = getattr(cls, "name", None)
-            name = name if isinstance(name, str) else kebab(cls.__name__)
-            loaded = Loaded(Plugin(kind, name, str(path), "a file", "-"), cls)
-            self._files[kind, name] = loaded
-            found.append(loaded)
+            own = inspect.isclass(cls) and cls.__module__ == module.__name__
+            kind = kind_of(cls) if own and not inspect.isabstract(cls) else None
+            if kind not in (None, "command"):
+                plugin = Plugin(kind, _name_of(cls, cls.name), str(path), "a file", "-")
+                found.append(Loaded(plugin, cls))
+                self._files[kind, plugin.name] = found[-1]
         if not found:
             interfaces = ", ".join(sorted(kind.interface for kind in self.kinds.values()))
             raise PluginError(f"plugin file {path}: defines no concrete subclass of {interfaces}")
         return found
 
     def _import(self, plugin: Plugin) -> Any:
-        from stevedore.named import NamedExtensionManager
-
-        def refuse(_manager: Any, _entry: Any, error: BaseException) -> None:
-            raise error
-
-        group = self.kinds[plugin.kind].group
-        with self._importing(plugin):
-            manager: Any = NamedExtensionManager(
-                group,
-                [plugin.name],
-                on_load_failure_callback=refuse,
-                on_missing_entrypoints_callback=lambda _missing: None,
-            )
-            for extension in manager.extensions:
-                return extension.plugin
-            # stevedore caches a group for the life of the process; pip may have added to it.
-            return EntryPoint(plugin.name, plugin.target, group).load()
-
-    @contextmanager
-    def _importing(self, plugin: Plugin) -> Iterator[None]:
-        """Turn whatever an import raises into one sentence; a plugin must not end ``fsf``."""
+        """Import a plugin; whatever that raises is one sentence, and must not end ``fsf``."""
+        self._require_sound(plugin)
         try:
             with _printing_aside():
-                yield
+                return EntryPoint(plugin.name, plugin.target, "").load()
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
-            if is_interruption(error):
-                raise
             hint = "reinstall the distribution"
             if isinstance(error, ModuleNotFoundError):
                 hint = f"is a dependency missing? try: pip install {error.name}"
-            cause = f"cannot be imported: {text_of(error)}"
-            raise self._failure(plugin, cause, hint) from error
+            raise _failure(plugin, f"cannot be imported: {text_of(error)}", hint) from error
 
     def _check_class(self, plugin: Plugin, cls: Any) -> None:
         kind = self.kinds[plugin.kind]
@@ -434,24 +367,52 @@ class Registry:
             interface = kind.load()
         except Exception as error:
             cause = f"is of a kind whose interface {kind.target} cannot be imported"
-            raise self._failure(plugin, f"{cause}: {text_of(error)}", "reinstall it") from error
+            raise _failure(plugin, f"{cause}: {text_of(error)}", "reinstall it") from error
         if not inspect.isclass(cls) or not issubclass(cls, interface):
             is_class = inspect.isclass(cls)
             what = f"class {cls.__name__}" if is_class else f"a {type(cls).__name__}"
             cause = f"is {what}, not a subclass of {interface.__name__}"
-            raise self._failure(plugin, cause, f"derive it from {kind.target.replace(':', '.')}")
+            raise _failure(plugin, cause, f"derive it from {kind.target.replace(':', '.')}")
         if inspect.isabstract(cls):
             missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
-            raise self._failure(plugin, f"is abstract: it lacks {missing}", "implement them")
+            raise _failure(plugin, f"is abstract: it lacks {missing}", "implement them")
 
     def _require_sound(self, plugin: Plugin) -> None:
         if plugin.status != "ok":
-            hint = "reinstall or repair the distribution"
-            raise self._failure(plugin, f"is {plugin.status}", hint)
+            raise _failure(plugin, f"is {plugin.status}", "reinstall or repair the distribution")
 
-    @staticmethod
-    def _failure(plugin: Plugin, cause: str, hint: str) -> PluginError:
-        return PluginError(f"{plugin.described()} {cause} (hint: {hint})")
+
+def _with_clashes(rows: Sequence[tuple[Plugin, tuple[str, ...]]]) -> list[Plugin]:
+    """Return plugins whose status names those of the same kind and name, or the same path.
+
+    Args:
+        rows: each with its path, which is empty but for commands.
+    """
+    same: dict[tuple[str, ...], list[Plugin]] = defaultdict(list)
+    for plugin, path in rows:
+        same[plugin.kind, plugin.name].append(plugin)
+        same[("", *path)].append(plugin)
+    found = []
+    for plugin, path in rows:
+        rivals = [*same[plugin.kind, plugin.name], *(same[("", *path)] if path else ())]
+        others = [f"{p.distribution} ({p.name})" for p in dict.fromkeys(rivals) if p is not plugin]
+        status = f"clash: also from {', '.join(others)}" if others else plugin.status
+        found.append(replace(plugin, status=status))
+    return found
+
+
+def _claimed(kind: str, name: str, plugins: Iterable[Plugin]) -> PluginError:
+    claims = " and ".join(f"{p.distribution} {p.version} ({p.target})" for p in plugins)
+    return PluginError(f"{kind} {name!r} is claimed by {claims}; uninstall one of them")
+
+
+def _failure(plugin: Plugin, cause: str, hint: str) -> PluginError:
+    return PluginError(f"{plugin.described()} {cause} (hint: {hint})")
+
+
+def _name_of(cls: type[Any], own: str | None) -> str:
+    """Return the name of a class without an entry point: its own, or the class's in kebab case."""
+    return own if isinstance(own, str) else kebab(cls.__name__)
 
 
 def _printing_aside() -> AbstractContextManager[Any]:
@@ -469,9 +430,9 @@ def _import_file(path: Path) -> ModuleType:
     try:
         with _printing_aside():
             loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:
-        if is_interruption(error):
-            raise
         del sys.modules[name]
         raise PluginError(f"plugin file {path}: cannot be imported: {text_of(error)}") from error
     return module

@@ -31,8 +31,8 @@ from fsframework.errors import FsfError, RecordError, refusal
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.configuration import Experiment, resolve_experiment
-from fsframework.pipeline.identity import stage_digests
 from fsframework.pipeline.mapping import MOST_DEATHS, mapped, portable, worker_session
+from fsframework.pipeline.preparation import stage_digests
 from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.pipeline.run import run_experiment
 from fsframework.pipeline.session import Session
@@ -386,7 +386,7 @@ def key_of_experiment(experiment: Experiment, data_fingerprint: str) -> str:
     Unlike the fingerprint of its run, it needs neither words nor tasks; nor does it know the device
     that ``auto`` becomes, which may differ where workers run.
     """
-    options = {k: v for k, v in experiment.to_json().items() if k not in _INDIFFERENT}
+    options = {k: v for k, v in experiment.options.items() if k not in _INDIFFERENT}
     return digest_of(
         "experiment",
         fsframework.__version__,

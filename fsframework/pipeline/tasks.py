@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from fsframework._calls import checked
-from fsframework._files import atomic_path
 from fsframework.components.objects import component_of
 from fsframework.components.registry import Loaded, Registry
 from fsframework.components.resolution import Component, canonical
 from fsframework.errors import DataError, InfeasibleTask, OptionError, PluginError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.sampler import Control, TaskSampler
-from fsframework.pipeline.attributes.sources import WordSource, pool_with_attributes
+from fsframework.pipeline.attributes.detection import Detection
+from fsframework.pipeline.attributes.words import pool_with_attributes
 from fsframework.pipeline.cache.sealed import load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment, with_way
 from fsframework.pipeline.experiment.stages import Stage
@@ -44,15 +43,14 @@ __all__ = [
     "FoundTasks",
     "candidate_splits",
     "check_tasks",
+    "detection_of",
     "draw_arms",
     "drawn_tasks",
-    "export_jsonl",
     "fitted_training",
     "placebo",
     "pool_of",
     "split_of_tasks",
     "tasks_of_file",
-    "word_source",
 ]
 
 _COPIES = 4
@@ -231,28 +229,6 @@ def check_tasks(tasks: TaskSet, pool: ImagePool, called: str | Path) -> None:
             f"{called}: these tasks were drawn with another attribute table: fingerprint "
             f"{tasks.attributes_fingerprint[:12]}, not {pool.attributes.fingerprint[:12]}"
         )
-
-
-def export_jsonl(tasks: TaskSet, pool: ImagePool, path: Path) -> None:
-    """Write one JSON object per task and line: class names, attributes and image keys.
-
-    Fields: ``arm`` (null if unknown), ``placebo``, ``classes``, ``attributes`` (null for none),
-    ``support`` and ``query`` (a list of keys per class), ``relaxed``.
-    """
-    tasks.verify(pool)
-    keys = np.array(pool.keys, dtype=object)
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for t in range(len(tasks)):
-            record = {
-                "arm": tasks.arm or None,
-                "placebo": tasks.placebo,
-                "classes": [pool.class_names[c] for c in tasks.classes[t]],
-                "attributes": [tasks.words[a] if a >= 0 else None for a in tasks.attribute[t]],
-                "support": keys[tasks.support[t]].tolist(),
-                "query": keys[tasks.query[t]].tolist(),
-                "relaxed": tasks.relaxed[t].tolist(),
-            }
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 _FEWEST_WAYS = 2
@@ -470,16 +446,21 @@ def candidate_splits(
     return usual if usual and (trains or dataset.unlabelled) else [*usual, "all"]
 
 
-def word_source(experiment: Experiment, split: str) -> WordSource:
-    """Return where the words of the images of a split come from."""
-    settings = experiment.settings
-    return WordSource(
-        settings.words,
+def detection_of(
+    experiment: Experiment, dataset: Dataset, split: str, session: Session, batch_size: int = 0
+) -> Detection | None:
+    """Return the detection of the words of a split's images, ``None`` without a detector."""
+    if experiment.detector is None:
+        return None
+    return Detection(
         experiment.detector,
+        dataset,
         experiment.dataset,
         split,
-        settings.device,
-        settings.offline,
+        session,
+        experiment.settings.device,
+        experiment.settings.offline,
+        batch_size,
     )
 
 
@@ -494,7 +475,8 @@ def pool_of(
     split, asked = experiment.settings.split or "test", experiment.settings.words
     pool = dataset.pool(split)
     if words or asked.attributes is not None:
-        return pool_with_attributes(word_source(experiment, split), dataset, pool, session)
+        detection = detection_of(experiment, dataset, split, session)
+        return pool_with_attributes(pool, asked, session.reporter, detection)
     unused = {
         "detector": experiment.detector is not None,
         "drop_class_words": asked.drop_class_words,

@@ -8,10 +8,12 @@ with open ones for a distribution. *Paired*: the interval of the difference, tas
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -20,44 +22,41 @@ from scipy import special
 from fsframework._calls import checked, malformed
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
+from fsframework.statistics.crossed import NO_SPREAD, Difference
 from fsframework.statistics.differences import (
     FEWEST_RESAMPLED,
-    NO_SPREAD,
     ComparisonOptions,
-    Differences,
     benjamini_hochberg,
+    differences,
     holm,
+    means_over_seeds,
 )
 from fsframework.statistics.estimators import LEVELS, Level
 from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
-from fsframework.statistics.seeds import differences_over_seeds, means_over_seeds
 from fsframework.values import (
     Arms,
     Contrast,
     Estimate,
     FloatArray,
-    IntArray,
     Outcomes,
     QueryBatch,
     Scope,
-    TaskSet,
     footnotes,
     html_table,
+    table_of,
     text_table,
 )
 
 __all__ = [
-    "FEWEST_DIFFERENT",
+    "TWO_SEEDS",
     "Comparison",
-    "ImageFacts",
     "MeasureComparison",
     "Pair",
     "TaskValues",
     "compare_methods",
     "direct_sign",
-    "estimate_of",
     "estimates_of_methods",
     "letters",
     "values_of",
@@ -66,22 +65,17 @@ __all__ = [
 FEWEST_DIFFERENT = 6
 """If two methods differ in fewer tasks, a note says so."""
 
+_ONE_TASK = "one task says nothing about others: there is no interval and no p"
 
-@dataclass(frozen=True, eq=False)
-class ImageFacts:
-    """What an interval over images or classes needs in addition to the values.
+_ONE_SEED = (
+    "one seed, so intervals and differences speak of these weights only, and not of the method "
+    "trained again"
+)
 
-    Args:
-        statistic: that is compared.
-        outcomes: of each method.
-        tasks: that they answered.
-        class_sizes: int ``(n_classes,)``, images of each class of the data.
-    """
-
-    statistic: Statistic
-    outcomes: tuple[Outcomes, ...]
-    tasks: TaskSet
-    class_sizes: IntArray
+TWO_SEEDS = (
+    "two seeds say little of the variance between seeds; the interval is wide, and may hold the "
+    "truth less often than its level"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +92,8 @@ class TaskValues:
         share: whether values are shares of 1.
         query_batch: which queries a method received together.
         paired_arms: whether it is the gap of arms that are paired task by task.
-        images: for intervals over images; ``None`` if they are not available.
         seeds: models of each method, which are side by side; empty for one each.
+        statistic: that is compared, and ``results`` whose it is, for intervals over images.
     """
 
     measure: Measure
@@ -110,8 +104,9 @@ class TaskValues:
     share: bool = True
     query_batch: QueryBatch = "task"
     paired_arms: bool = False
-    images: ImageFacts | None = None
     seeds: tuple[int, ...] = ()
+    statistic: Statistic | None = None
+    results: tuple[MethodResult, ...] = ()
 
     @property
     def n_seeds(self) -> tuple[int, ...]:
@@ -291,43 +286,22 @@ class Comparison:
         }
 
     def __repr__(self) -> str:
-        tables = [
-            f"{title}\n{text_table(columns, rows)}" for title, columns, rows in self._tables()
-        ]
+        tables = [f"{title}\n{text_table(head, rows)}" for title, head, rows in self._tables()]
         return "\n\n".join([*tables, "\n".join(self._below())])
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         tables = [html_table(head, rows, title) for title, head, rows in self._tables()]
         return "".join([*tables, *(f"<p>{escape(line)}</p>" for line in self._below())])
 
     def _tables(self) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
         """Yield title, columns and rows of two tables per part: of values and of pairs."""
-        read_with = ("interval", "tasks", "images")
         for part in self.parts:
             title = f"{part.measure.name} on {part.task_set}"
-            over_seeds = any(one.n_seeds > 1 for one in part.values.values())
-            seeds = ("between seeds", "seeds") if over_seeds else ()
-            values = [
-                (
-                    *(label, str(one), part.groups.get(label, "")),
-                    *((one.between_seeds, str(one.n_seeds)) if over_seeds else ()),
-                    *_read_with(one),
-                )
-                for label, one in part.values.items()
-            ]
-            yield title, ("method", "value", "group", *seeds, *read_with), values
-            pairs = [
-                (
-                    f"{pair.first} − {pair.second}",
-                    str(pair.difference),
-                    "none" if pair.p_holm is None else f"{pair.p_holm:.3f}",
-                    *_read_with(pair.difference),
-                )
-                for pair in part.pairs
-            ]
-            yield f"{title}, paired differences", ("pair", "value", "Holm's p", *read_with), pairs
+            yield title, *table_of(part.values, "method", group=part.groups)
+            pairs = {f"{pair.first} − {pair.second}": pair for pair in part.pairs}
+            p = {label: _number(pair.p_holm) for label, pair in pairs.items()}
+            found = {label: pair.difference for label, pair in pairs.items()}
+            yield f"{title}, paired differences", *table_of(found, "pair", **{"Holm's p": p})
 
     def _below(self) -> list[str]:
         """Return the lines below the tables, each once."""
@@ -343,13 +317,8 @@ class Comparison:
         return list(dict.fromkeys(lines))
 
 
-def _read_with(estimate: Estimate) -> tuple[str, str, str]:
-    """Return the cells that must accompany every ±."""
-    return (
-        f"{100 * estimate.level:g} % {estimate.scope}, {estimate.estimator}",
-        f"{estimate.n_tasks:,}",
-        f"{estimate.n_images:,}" if estimate.n_images else "not known",
-    )
+def _number(p: float | None) -> str:
+    return "none" if p is None else f"{p:.3f}"
 
 
 def values_of(
@@ -368,7 +337,6 @@ def values_of(
     parts: tuple[FloatArray, ...] = (of_arms[0],)
     scope = first.outcomes[measure.arms[0]].scope
     n_images, paired = first.outcomes[measure.arms[0]].n_images, False
-    images = None
     if measure.is_gap:
         if first.arms is None or first.contrast is None:
             raise DataError(f"{measure.name}: these results share no two arms that are compared")
@@ -384,14 +352,6 @@ def values_of(
         paired = first.contrast.paired
         control, tested = (sign * values for values in of_arms)
         parts = (control - tested,) if paired else (control, -tested)
-    elif first.arms is not None and first.class_sizes:
-        arm = measure.arms[0]
-        images = ImageFacts(
-            statistic,
-            tuple(one.outcomes[arm] for one in results),
-            first.arms[arm],
-            np.asarray(first.class_sizes),
-        )
     return TaskValues(
         measure,
         first.tasks_called(measure.arms),
@@ -401,8 +361,9 @@ def values_of(
         tuple(statistic.bounds) == (0.0, 1.0),
         first.outcomes[measure.arms[-1]].query_batch,
         paired,
-        images,
         tuple(len(one.models) for one in results),
+        statistic,
+        tuple(results),
     )
 
 
@@ -475,16 +436,8 @@ def estimates_of_methods(
         OptionError: a method has several models, and the interval is not Student's.
     """
     how = how or ComparisonOptions()
-    found = differences_over_seeds(values.parts, np.eye(len(labels)), values.n_seeds, how)
-    return {
-        label: _estimate(values, found, row, how.choice.level) for row, label in enumerate(labels)
-    }
-
-
-def estimate_of(values: TaskValues, how: ComparisonOptions) -> Estimate:
-    """Return the value of a single method, over images or classes if that is asked for."""
-    _, over, _ = _intervals(values, np.eye(1), how)
-    return _estimate(values, over, 0, how.choice.level)
+    _, over, _ = _intervals(values, np.eye(len(labels)), how)
+    return _estimates(labels, values, over, how)
 
 
 def compare_methods(
@@ -515,12 +468,10 @@ def compare_methods(
     contrasts = np.vstack([columns, *(columns[i] - columns[j] for i, j in chosen)])
     found, over, why_not = _intervals(values, contrasts, how)
     level = how.choice.level
-    own = {label: _estimate(values, over, i, level) for i, label in enumerate(labels)}
-    other = {}
-    if over is not found:
-        other = {label: _estimate(values, found, i, level) for i, label in enumerate(labels)}
-    pairs = _pairs(labels, values, chosen, (over, own), level)
-    notes = _notes(labels, values, own, found, how)
+    own = _estimates(labels, values, over, how)
+    other = {} if over is found else _estimates(labels, values, found, how)
+    pairs = _pairs(labels, values, chosen, (over[n:], own), level)
+    notes = _notes(labels, values, found, how)
     return MeasureComparison(
         values.measure,
         values.task_set,
@@ -541,26 +492,34 @@ def _chosen(labels: Sequence[str], baseline: str | None) -> list[tuple[int, int]
     return [(own, other) for other in range(len(labels)) if other != own]
 
 
+def _estimates(
+    labels: Sequence[str], values: TaskValues, found: Sequence[Difference], how: ComparisonOptions
+) -> dict[str, Estimate]:
+    """Return the methods' own values, whose contrasts come first."""
+    own = zip(labels, found, strict=False)
+    return {label: _estimate(values, one, how.choice.level) for label, one in own}
+
+
 def _estimate(
-    values: TaskValues, found: Differences, row: int, level: float, *, paired: bool = False
+    values: TaskValues, one: Difference, level: float, *, paired: bool = False
 ) -> Estimate:
     """Return a contrast of the methods as an estimate."""
     return Estimate(
         values.measure.statistic,
-        float(found.value[row]),
-        float(found.low[row]),
-        float(found.high[row]),
+        one.value,
+        one.low,
+        one.high,
         level,
-        "open" if found.estimators[row] in LEVELS else values.scope,
+        "open" if one.estimator in LEVELS else values.scope,
         paired or values.paired_arms,
-        found.estimators[row],
+        one.estimator,
         values.n_tasks,
         values.n_images,
         values.share,
         values.query_batch,
         values.measure.arms,
-        n_seeds=found.n_seeds[row],
-        seed_deviation=found.seed_deviation[row],
+        n_seeds=one.n_seeds,
+        seed_deviation=one.seed_deviation,
     )
 
 
@@ -568,38 +527,34 @@ def _pairs(
     labels: Sequence[str],
     values: TaskValues,
     chosen: Sequence[tuple[int, int]],
-    found: tuple[Differences, Mapping[str, Estimate]],
+    found: tuple[Sequence[Difference], Mapping[str, Estimate]],
     level: float,
 ) -> tuple[Pair, ...]:
-    """Return the pairs, whose contrasts come after those of the single methods."""
-    over, own = found
-    n = len(labels)
-    p = over.p[n:]
+    """Return the pairs from their contrasts and the methods' own values."""
+    contrasts, own = found
+    p = np.array([one.p for one in contrasts])
     # A pair without spread is one of those compared, and is not called different.
     known = np.nan_to_num(p, nan=1.0)
-    adjusted = holm(known), benjamini_hochberg(known)
+    p_holm, p_bh = holm(known), benjamini_hochberg(known)
     correlations = _correlations(values)
     made = []
     for k, (i, j) in enumerate(chosen):
         first, second = labels[i], labels[j]
-        difference = _estimate(values, over, n + k, level, paired=True)
-        has_p = not np.isnan(p[k])
-        own_p, p_holm, p_bh = (float(q[k]) if has_p else None for q in (p, *adjusted))
-        r = correlations[i, j]
+        difference = _estimate(values, contrasts[k], level, paired=True)
+        has_p, r = not np.isnan(p[k]), correlations[i, j]
+        why = _few if has_p else _why
         made.append(
             Pair(
                 first,
                 second,
                 difference,
-                own_p,
-                p_holm,
-                p_bh,
+                float(p[k]) if has_p else None,
+                float(p_holm[k]) if has_p else None,
+                float(p_bh[k]) if has_p else None,
                 None if np.isnan(r) else float(r),
                 direct_sign(own[first], own[second]),
-                _paired(difference),
-                _few(values, (first, second), (i, j))
-                if has_p
-                else _why(values, (first, second), difference.value),
+                _sign(difference),
+                why(values, f"{first} and {second}", (i, j)),
             )
         )
     return tuple(made)
@@ -607,50 +562,54 @@ def _pairs(
 
 def _intervals(
     values: TaskValues, contrasts: FloatArray, how: ComparisonOptions
-) -> tuple[Differences, Differences, str]:
+) -> tuple[list[Difference], list[Difference], str]:
     """Return contrasts over tasks and as they are asked for, and why there is no other interval."""
-    found = differences_over_seeds(values.parts, contrasts, values.n_seeds, how)
+    found = differences(values.parts, contrasts, how, values.n_seeds)
     if how.choice.method not in LEVELS:
         return found, found, ""
     return found, *_over_images(values, contrasts, found, how)
 
 
 def _over_images(
-    values: TaskValues, contrasts: FloatArray, found: Differences, how: ComparisonOptions
-) -> tuple[Differences, str]:
+    values: TaskValues, contrasts: FloatArray, found: list[Difference], how: ComparisonOptions
+) -> tuple[list[Difference], str]:
     """Return open intervals of contrasts on closed tasks, or those there are and why."""
     over: Level = "class-level" if how.choice.method == "class-level" else "image-level"
     missing = f"{values.measure.name}: no {over} interval, "
-    if values.scope == "open" or found.estimators[0] == "none":
+    if values.scope == "open" or found[0].estimator == "none":
         return found, ""  # Student's is open already, or there is one task
     if values.measure.is_gap:
         return found, missing + "since a gap is over the tasks of two arms"
-    facts = values.images
-    if facts is None:
-        return found, missing + (
-            "which needs tasks, answers and class sizes: accuracies measured elsewhere have none, "
-            "and runs of early versions do not record their class sizes"
-        )
-    tasks = facts.tasks
+    first = values.results[0] if values.results else None
+    if first is None or first.arms is None:
+        return found, missing + "which needs tasks and answers; accuracies alone have none"
+    arm, sizes = values.measure.arms[0], np.asarray(first.class_sizes)
+    tasks = first.arms[arm]
     if not tasks.uniform:
         return found, missing + (
             f"since the sampler of the tasks, {tasks.sampler}, does not draw classes and images "
             "uniformly"
         )
+    if not sizes.size:
+        raise DataError(
+            f"an {over} interval needs the sizes of the classes: give {argument('pool')}"
+        )
     combined = values.means[0] @ contrasts.T
     answers: FloatArray | None = None
-    if over == "image-level":
-        per_task = facts.statistic.per_task
-        of_each = [answers_of(per_task, tasks, o, facts.class_sizes) for o in facts.outcomes]
+    if over == "image-level" and values.statistic is not None:
+        of_task = values.statistic.per_task
+        of_each = [answers_of(of_task, tasks, one.outcomes[arm], sizes) for one in values.results]
         answers = np.tensordot(contrasts, np.stack(of_each), axes=1)
-    low, high, p = found.low.copy(), found.high.copy(), found.p.copy()
-    for row in np.flatnonzero(found.varies):
-        own = None if answers is None else answers[row]
-        one = interval_over(combined[:, row], own, tasks, facts.class_sizes, how.choice.level, over)
-        error = np.sqrt(one.units_variance + one.tasks_variance)
-        low[row], high[row] = one.low, one.high
-        p[row] = 2 * special.stdtr(one.freedom, -abs(one.mean) / error)
-    return Differences.of_one_seed((found.value, low, high, p), found.varies, over), ""
+    made = []
+    for row, one in enumerate(found):
+        if one.varies:
+            own = None if answers is None else answers[row]
+            new = interval_over(combined[:, row], own, tasks, sizes, how.choice.level, over)
+            error = np.sqrt(new.units_variance + new.tasks_variance)
+            p = float(2 * special.stdtr(new.freedom, -abs(new.mean) / error))
+            one = dataclasses.replace(one, low=new.low, high=new.high, p=p)
+        made.append(dataclasses.replace(one, estimator=over))
+    return made, ""
 
 
 def letters(
@@ -712,88 +671,65 @@ def direct_sign(first: Estimate, second: Estimate) -> str:
     return "-" if first.high < second.low else "0"
 
 
-def _paired(difference: Estimate) -> str:
+def _sign(difference: Estimate) -> str:
     if difference.low > 0:
         return "+"
     return "-" if difference.high < 0 else "0"
 
 
-def _few(values: TaskValues, labels: tuple[str, str], places: tuple[int, int]) -> str:
+def _few(values: TaskValues, both: str, places: tuple[int, int]) -> str:
     """Return a warning if an interval rests on few tasks, else an empty text."""
     for columns in values.means:
         differ = int((np.abs(columns[:, places[0]] - columns[:, places[1]]) > NO_SPREAD).sum())
         if differ < FEWEST_DIFFERENT:
             return (
-                f"{' and '.join(labels)} differ in only {differ} of {len(columns):,} tasks; "
-                "interval and p rest on these"
+                f"{both} differ in only {differ} of {len(columns):,} tasks; interval and p rest on "
+                "these"
             )
     return ""
 
 
-def _why(values: TaskValues, labels: tuple[str, str], difference: float) -> str:
+def _why(values: TaskValues, both: str, places: tuple[int, int]) -> str:
     """Return why a pair has no p."""
-    n, both = values.n_tasks, " and ".join(labels)
     if values.fewest_tasks < 2:
-        return f"{both}: one task says nothing about others; there is no interval and no p"
-    if difference == 0:
-        return (
-            f"{both} have the same {values.measure.name} in all {n:,} tasks, so there is nothing "
-            "to test; are they the same model, or the same file twice?"
-        )
-    return (
-        f"{both} differ by the same {values.shown(difference, '.3g')} in all {n:,} tasks: a "
-        "difference without spread has no valid interval and no p; more tasks would show some"
-    )
-
-
-def _seed_notes(labels: Sequence[str], values: TaskValues) -> list[str]:
-    """Return what the numbers of seeds mean for the intervals, if any method has several."""
-    n_seeds = values.n_seeds
-    if max(n_seeds) == 1:
-        return []
-    ends = np.cumsum(n_seeds)
-    notes = [
-        f"{label}: the values of all {n} seeds are equal in every task, so the seeds say nothing"
-        for label, n, end in zip(labels, n_seeds, ends, strict=True)
-        if n > 1 and all(np.ptp(part[:, end - n : end], axis=1).max() == 0 for part in values.parts)
-    ]
-    if single := [label for label, n in zip(labels, n_seeds, strict=True) if n == 1]:
-        whose = "these" if len(single) == 1 else "their"
-        caution = (
-            f"one seed, so intervals and differences speak of {whose} weights only, and not of the "
-            "method trained again"
-        )
-        notes += footnotes({label: [caution] for label in single})
-    if two := [label for label, n in zip(labels, n_seeds, strict=True) if n == 2]:
-        caution = (
-            "two seeds say little of the variance between seeds; the interval is wide, and may "
-            "hold the truth less often than its level"
-        )
-        notes += footnotes({label: [caution] for label in two})
-    return notes
+        return f"{both}: {_ONE_TASK}"
+    means = [columns[:, places[0]] - columns[:, places[1]] for columns in values.means]
+    difference = float(sum(one.mean() for one in means))
+    told = f"{both} differ by the same {values.shown(difference, '.3g')} in all "
+    if abs(difference) < NO_SPREAD:
+        told = f"{both} have the same {values.measure.name} in all "
+    return f"{told}{values.n_tasks:,} tasks: without spread there is nothing to test, and no p"
 
 
 def _notes(
-    labels: Sequence[str],
-    values: TaskValues,
-    own: Mapping[str, Estimate],
-    found: Differences,
-    how: ComparisonOptions,
+    labels: Sequence[str], values: TaskValues, found: Sequence[Difference], how: ComparisonOptions
 ) -> list[str]:
-    fewest = values.fewest_tasks
-    if fewest < 2:
-        return ["one task says nothing about others: there is no interval and no p"]
-    notes = _seed_notes(labels, values)
-    if how.choice.method in ("percentile", "bca") and fewest < FEWEST_RESAMPLED:
+    """Return what a reader of the methods' own values must know."""
+    if values.fewest_tasks < 2:
+        return [_ONE_TASK]
+    notes = []
+    if max(values.n_seeds) > 1:
+        ends = np.cumsum(values.n_seeds)
+        for label, n, end in zip(labels, values.n_seeds, ends, strict=True):
+            own = [np.ptp(part[:, end - n : end], axis=1).max() for part in values.parts]
+            if n > 1 and max(own) == 0:
+                notes.append(
+                    f"{label}: the values of all {n} seeds are equal in every task, so the seeds "
+                    "say nothing"
+                )
+        for few, caution in ((1, _ONE_SEED), (2, TWO_SEEDS)):
+            of = zip(labels, values.n_seeds, strict=True)
+            notes += footnotes({label: [caution] for label, n in of if n == few})
+    if how.choice.method in ("percentile", "bca") and values.fewest_tasks < FEWEST_RESAMPLED:
         notes.append(
-            f"a bootstrap of {fewest} tasks gives intervals that are too short, and p that are too "
-            "small; student-t allows for few tasks"
+            f"a bootstrap of {values.fewest_tasks} tasks gives intervals that are too short, and p "
+            "that are too small; student-t allows for few tasks"
         )
-    for label, varies in zip(labels, found.varies, strict=False):
-        if not varies:
+    for label, one in zip(labels, found, strict=False):
+        if not one.varies:
             notes.append(
-                f"{label}: {values.measure.name} is {values.shown(own[label].value, '.1f')} in "
-                f"every one of {values.n_tasks:,} tasks; an interval of zero width says nothing "
-                "about other tasks, so no direct conclusion is drawn"
+                f"{label}: {values.measure.name} is {values.shown(one.value, '.1f')} in every one "
+                f"of {values.n_tasks:,} tasks; an interval of zero width says nothing about other "
+                "tasks, so no direct conclusion is drawn"
             )
     return notes

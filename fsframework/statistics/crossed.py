@@ -2,60 +2,46 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import optimize, special
 
 from fsframework.errors import DataError
-from fsframework.statistics.differences import NO_SPREAD
 from fsframework.values import FloatArray
 
-__all__ = ["Cell", "Crossed", "crossed"]
+__all__ = ["NO_SPREAD", "OVER_SEEDS", "Difference", "crossed"]
 
+NO_SPREAD = 1e-12
+"""Shares whose sums differ in the last digits count as equal."""
 
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """One statistic of the models of one method on the tasks of one arm.
-
-    Args:
-        values: float64 ``(seeds, tasks)``, the statistic of each model on each task.
-        models: what tells the models from those of other cells; cells with the same name have the
-            same models in the same order.
-        tasks: likewise, of the tasks.
-        weight: of the cell in the sum of means; 1 and -1 for a difference.
-    """
-
-    values: FloatArray
-    models: str = ""
-    tasks: str = ""
-    weight: float = 1.0
+OVER_SEEDS = "crossed-t"
+"""Estimator of intervals over seeds and tasks, two crossed random effects."""
 
 
 @dataclass(frozen=True)
-class Crossed:
-    """A sum of means over seeds and tasks with its interval.
+class Difference:
+    """A weighted sum of means, such as a mean or a difference of two, with its interval.
 
     Args:
-        value: the sum of the cells' weighted means.
-        low: lower bound of the interval; ``high`` the upper bound.
+        value: the sum; ``low`` and ``high`` bound its interval.
         p: two-sided, of the value 0; NaN where nothing varies.
-        seed_deviation: standard deviation between seeds, without the share of the tasks; NaN where
-            a method has only one seed.
-        n_seeds: models of each method, the fewest if they differ; ``n_tasks`` likewise.
-        varies: whether anything varies; if not, the interval has no width and says nothing.
+        varies: whether anything varies; if not, the interval says nothing.
+        estimator: how the interval was computed; ``none`` for a single task.
+        n_seeds: models of each method behind it, the fewest if they differ.
+        seed_deviation: standard deviation between seeds, without the share of the tasks; ``None``
+            where a method has only one seed.
     """
 
     value: float
     low: float
     high: float
     p: float
-    seed_deviation: float
-    n_seeds: int
-    n_tasks: int
     varies: bool
+    estimator: str
+    n_seeds: int = 1
+    seed_deviation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +52,7 @@ class _Part:
     freedom: float
 
 
-def crossed(cells: Sequence[Cell], level: float = 0.95) -> Crossed:
+def crossed(cells: Mapping[tuple[str, str], FloatArray], level: float = 0.95) -> Difference:
     """Estimate a mean over seeds and tasks, or a difference of such means.
 
     For one cell, ``y_st = mean + seed_s + task_t + rest_st`` with independent random terms. The
@@ -89,82 +75,66 @@ def crossed(cells: Sequence[Cell], level: float = 0.95) -> Crossed:
     94.7 to 97.6 %; with 2 seeds the mean in 92.3 to 96.7 %. See ``benchmarks/seed_coverage.py``.
 
     Args:
-        cells: what is added up.
+        cells: what is added up, float64 ``(seeds, tasks)`` each, weighted (1 and -1 for a
+            difference): the statistic of each model of a method on each task of an arm. A key is a
+            name of the models and one of the tasks; equal names are equal models, or equal tasks,
+            in the same order.
         level: confidence level, 0 < level < 1.
 
     Raises:
         DataError: cells of equal models or tasks have different numbers of them, or there are fewer
             than two tasks.
 
-    >>> one = crossed([Cell(np.array([[0.5, 0.7, 0.6], [0.6, 0.8, 0.7]]))])
+    >>> one = crossed({("ncc", "random"): np.array([[0.5, 0.7, 0.6], [0.6, 0.8, 0.7]])})
     >>> round(one.value, 3), round(one.seed_deviation, 3), one.n_seeds
     (0.65, 0.071, 2)
     """
     _check(cells)
-    value = float(sum(cell.weight * cell.values.mean() for cell in cells))
-    n_seeds = min(cell.values.shape[0] for cell in cells)
-    parts = [_added([_spread(sums) for sums in _sums(cells, by_tasks=True)])]
-    by_models = _by_models(cells).items()
-    between = [_between(models, sums, cells) for models, sums in by_models if sums.size > 1]
-    deviation = float("nan")
+    value = float(sum(values.mean() for values in cells.values()))
+    n_seeds = min(len(values) for values in cells.values())
+    parts = [_added([_spread(sums) for sums in _sums(cells, by_tasks=True).values()])]
+    between = []
+    for models, sums in _sums(cells, by_tasks=False).items():
+        if sums.size > 1:
+            # What the seeds add to the variance of the mean: that of their means, less the rest.
+            rest = sum(_rest(values) for (own, _), values in cells.items() if own == models)
+            spread = _spread(sums)
+            between.append(_Part(max(spread.variance - rest, 0.0), spread.freedom))
+    deviation = None
     if n_seeds > 1:
         deviation = float(np.sqrt(sum(one.variance * (one.freedom + 1) for one in between)))
     if between:
         parts.append(_added(between))
-    half = _half_width(parts, level)
-    n_tasks = min(cell.values.shape[1] for cell in cells)
-    p, varies = _p(value, parts), any(part.variance > NO_SPREAD**2 for part in parts)
-    return Crossed(value, value - half, value + half, p, deviation, n_seeds, n_tasks, varies)
+    half, p = _half_width(parts, level), _p(value, parts)
+    varies = any(part.variance > NO_SPREAD**2 for part in parts)
+    return Difference(value, value - half, value + half, p, varies, OVER_SEEDS, n_seeds, deviation)
 
 
-def _check(cells: Sequence[Cell]) -> None:
+def _check(cells: Mapping[tuple[str, str], FloatArray]) -> None:
     for axis, of, what in ((0, "models", "seeds"), (1, "tasks", "tasks")):
         sizes: dict[str, int] = {}
-        for cell in cells:
-            size = cell.values.shape[axis]
-            if sizes.setdefault(getattr(cell, of), size) != size:
+        for names, values in cells.items():
+            if (known := sizes.setdefault(names[axis], values.shape[axis])) != values.shape[axis]:
                 raise DataError(
-                    f"cells with the same {of} have {sizes[getattr(cell, of)]} and {size} {what}"
+                    f"cells with the same {of} have {known} and {values.shape[axis]} {what}"
                 )
-    fewest = min(cell.values.shape[1] for cell in cells)
+    fewest = min(values.shape[1] for values in cells.values())
     if fewest < 2:
         raise DataError(f"an interval over seeds needs at least 2 tasks, not {fewest}")
 
 
-def _sums(cells: Sequence[Cell], *, by_tasks: bool) -> list[FloatArray]:
-    """Return the weighted means per task, or per seed, added up where cells share them."""
+def _sums(cells: Mapping[tuple[str, str], FloatArray], *, by_tasks: bool) -> dict[str, FloatArray]:
+    """Return the means per task, or per seed, added up where cells share them."""
     found: dict[str, FloatArray] = {}
-    for cell in cells:
-        name = cell.tasks if by_tasks else cell.models
-        means = cell.weight * cell.values.mean(axis=0 if by_tasks else 1)
+    for names, values in cells.items():
+        name, means = names[by_tasks], values.mean(axis=0 if by_tasks else 1)
         found[name] = found[name] + means if name in found else means
-    return list(found.values())
-
-
-def _by_models(cells: Sequence[Cell]) -> dict[str, FloatArray]:
-    names = list(dict.fromkeys(cell.models for cell in cells))
-    return dict(zip(names, _sums(cells, by_tasks=False), strict=True))
-
-
-def _joined(cells: Sequence[Cell]) -> list[Cell]:
-    """Add up cells that share both models and tasks."""
-    found: dict[tuple[str, str], FloatArray] = defaultdict(lambda: np.zeros(()))
-    for cell in cells:
-        key = cell.models, cell.tasks
-        found[key] = found[key] + cell.weight * cell.values
-    return [Cell(values, models, tasks) for (models, tasks), values in found.items()]
+    return found
 
 
 def _spread(sums: FloatArray) -> _Part:
     """Return the variance of the mean of independent values."""
     return _Part(float(sums.var(ddof=1)) / sums.size, sums.size - 1.0)
-
-
-def _between(models: str, sums: FloatArray, cells: Sequence[Cell]) -> _Part:
-    """Return what the seeds add to the variance of the mean: that of their means, less the rest."""
-    rest = sum(_rest(cell) for cell in _joined(cells) if cell.models == models)
-    spread = _spread(sums)
-    return _Part(max(spread.variance - rest, 0.0), spread.freedom)
 
 
 def _added(parts: Sequence[_Part]) -> _Part:
@@ -175,11 +145,10 @@ def _added(parts: Sequence[_Part]) -> _Part:
     return _Part(variance, variance**2 / sum(p.variance**2 / p.freedom for p in parts))
 
 
-def _rest(cell: Cell) -> float:
+def _rest(values: FloatArray) -> float:
     """Return what the rest, neither of seed nor of task, adds to the variance of the mean."""
-    seeds, tasks = cell.values.shape
-    rest = cell.values - cell.values.mean(axis=0) - cell.values.mean(axis=1, keepdims=True)
-    rest = rest + cell.values.mean()
+    seeds, tasks = values.shape
+    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
     total = float(np.square(rest).sum())
     count: int = (seeds - 1) * (tasks - 1) * rest.size
     return total / count

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import special
 
 from fsframework.errors import OptionError, argument
+from fsframework.statistics.crossed import NO_SPREAD, Difference, crossed
 from fsframework.statistics.estimators import LEVELS, IntervalChoice
-from fsframework.values import BoolArray, FloatArray
+from fsframework.values import FloatArray
 
 __all__ = [
     "FEWEST_RESAMPLED",
-    "NO_SPREAD",
-    "Bounds",
     "ComparisonOptions",
-    "Differences",
     "benjamini_hochberg",
     "differences",
     "holm",
     "mean_interval",
-    "without_spread",
+    "means_over_seeds",
 ]
 
 FEWEST_RESAMPLED = 20
@@ -30,9 +28,6 @@ FEWEST_RESAMPLED = 20
 
 _RESAMPLES_AT_ONCE = 1 << 20
 """Drawn tasks held in memory at a time."""
-
-NO_SPREAD = 1e-12
-"""Shares whose sums differ in the last digits count as equal."""
 
 
 @dataclass(frozen=True)
@@ -65,82 +60,105 @@ class ComparisonOptions:
             raise OptionError(f"{argument('resamples')} must be at least 1, not {self.n_resamples}")
 
 
-Bounds = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
-"""Value, low, high and p of each contrast."""
-
-
-@dataclass(frozen=True, eq=False)
-class Differences:
-    """Contrasts of methods, one entry per contrast.
-
-    Args:
-        value: float64; ``low`` and ``high`` bound its interval; ``p`` is two-sided, of no
-            difference.
-        varies: whether the contrast differs between tasks. If it does not, the bounds are the
-            value itself if it is 0 or the value of a single method, else NaN, and p is NaN.
-        estimators: how each interval was computed; ``none`` for a single task.
-        n_seeds: models behind each contrast, the fewest of its methods.
-        seed_deviation: standard deviation between them, ``None`` where a method has one.
-    """
-
-    value: FloatArray
-    low: FloatArray
-    high: FloatArray
-    p: FloatArray
-    varies: BoolArray
-    estimators: tuple[str, ...]
-    n_seeds: tuple[int, ...]
-    seed_deviation: tuple[float | None, ...]
-
-    @classmethod
-    def of_one_seed(cls, bounds: Bounds, varies: BoolArray, estimator: str) -> Differences:
-        """Return contrasts of methods that have one model each, all with the same estimator."""
-        n = len(varies)
-        return cls(*bounds, varies, (estimator,) * n, (1,) * n, (None,) * n)
-
-
 def differences(
-    parts: Sequence[FloatArray], contrasts: FloatArray, how: ComparisonOptions | None = None
-) -> Differences:
+    parts: Sequence[FloatArray],
+    contrasts: FloatArray,
+    how: ComparisonOptions | None = None,
+    n_seeds: Sequence[int] = (),
+) -> list[Difference]:
     """Estimate many contrasts of the same methods at once.
 
+    Methods may have been trained with several seeds each. Seeds and tasks are then crossed random
+    effects; see ``crossed``. The tasks of two methods are paired, their seeds never. A method with
+    one model adds nothing for seeds, so the interval of its contrasts speaks of these weights only.
+
+    Where a contrast does not vary, an interval of zero width would claim certainty that nobody has:
+    its bounds are NaN, except for a method's own value, which is the same in every task, and for
+    equal methods; its p is NaN.
+
     Args:
-        parts: float64 ``(T, methods)`` each; a contrast's value is the sum of the parts' means,
-            and the parts are independent of each other.
+        parts: float64 ``(T, models)`` each, the models of each method side by side; a contrast's
+            value is the sum of the parts' means, and the parts are independent of each other.
         contrasts: float64 ``(contrasts, methods)``, weights of the methods; a row with 1 and -1
             is the difference of two.
         how: the interval; those over images or classes are Student's here.
+        n_seeds: models of each method; empty for one each.
+
+    Raises:
+        OptionError: a method has several models, and the interval is not Student's.
     """
     how = how or ComparisonOptions()
+    if max(n_seeds, default=1) == 1:
+        return _over_tasks(parts, contrasts, how)
+    if how.choice.method != "student-t":
+        raise OptionError(
+            f"{argument('interval', how.choice.method)} is for one model per method; intervals "
+            f"over several training seeds are {argument('interval', 'student-t')}"
+        )
+    columns = np.split(np.arange(sum(n_seeds)), np.cumsum(n_seeds)[:-1])
+    of_means = _over_tasks([means_over_seeds(part, n_seeds) for part in parts], contrasts, how)
+    found = []
+    for one, weights in zip(of_means, contrasts, strict=True):
+        methods = np.flatnonzero(weights)
+        numbers = np.asarray(n_seeds)[methods].tolist()
+        if one.estimator == "none":
+            found.append(replace(one, n_seeds=min(numbers)))
+            continue
+        over = crossed(
+            {
+                (str(method), str(place)): weights[method] * values[:, columns[method]].T
+                for place, values in enumerate(parts)
+                for method in methods
+            },
+            how.choice.level,
+        )
+        if max(numbers) == 1:
+            over = replace(over, estimator=one.estimator)
+        value = 0.0 if abs(over.value) < NO_SPREAD else over.value
+        found.append(_without_spread(replace(over, value=value), weights))
+    return found
+
+
+def means_over_seeds(values: FloatArray, n_seeds: Sequence[int]) -> FloatArray:
+    """Return the mean of each method's models in every task, ``(T, methods)``.
+
+    >>> means_over_seeds(np.array([[0.2, 0.4, 0.5]]), [2, 1]).round(3).tolist()
+    [[0.3, 0.5]]
+    """
+    starts = np.cumsum([0, *n_seeds[:-1]])
+    return np.asarray(np.add.reduceat(values, starts, axis=1) / np.asarray(n_seeds))
+
+
+def _over_tasks(
+    parts: Sequence[FloatArray], contrasts: FloatArray, how: ComparisonOptions
+) -> list[Difference]:
+    """Estimate contrasts of methods that have one model each."""
     tasks = [values @ contrasts.T for values in parts]
     value = sum((values.mean(axis=0) for values in tasks), start=np.zeros(len(contrasts)))
-    varies = np.any([np.ptp(values, axis=0) > NO_SPREAD for values in tasks], axis=0)
     value = np.where(np.abs(value) < NO_SPREAD, 0.0, value)
     if min(len(values) for values in tasks) < 2:
-        nan = np.full(len(contrasts), np.nan)
-        varies = np.zeros(len(contrasts), bool)
-        return Differences.of_one_seed((value, nan, nan, nan), varies, "none")
+        nan = float("nan")
+        return [Difference(one, nan, nan, nan, varies=False, estimator="none") for one in value]
+    varies = np.any([np.ptp(values, axis=0) > NO_SPREAD for values in tasks], axis=0)
     if how.choice.method == "student-t" or how.choice.method in LEVELS:
-        low, high, p = _student(tasks, value, how.choice.level)
+        bounds = _student(tasks, value, how.choice.level)
         estimator = "student-t" if len(parts) == 1 else "welch-t"
     else:
-        low, high, p = _bootstrap(parts, contrasts, value, how)
-        estimator = how.choice.method
-    bounds = without_spread((value, low, high, p), varies, contrasts)
-    return Differences.of_one_seed(bounds, varies, estimator)
+        bounds, estimator = _bootstrap(parts, contrasts, value, how), how.choice.method
+    found = []
+    for row, weights in enumerate(contrasts):
+        low, high, p = (float(one[row]) for one in bounds)
+        one = Difference(float(value[row]), low, high, p, bool(varies[row]), estimator)
+        found.append(_without_spread(one, weights))
+    return found
 
 
-def without_spread(bounds: Bounds, varies: BoolArray, contrasts: FloatArray) -> Bounds:
-    """Return value, low, high and p of contrasts, corrected where nothing varies.
-
-    Without spread an interval of zero width would claim certainty that nobody has, except for a
-    method's own value, which is the same in every task, and for equal methods.
-    """
-    value, low, high, p = bounds
-    single = np.count_nonzero(contrasts, axis=1) == 1
-    bound = np.where(single | (value == 0), value, np.nan)
-    low, high = (np.where(varies, found, bound) for found in (low, high))
-    return value, low, high, np.where(varies, p, np.nan)
+def _without_spread(one: Difference, weights: FloatArray) -> Difference:
+    if one.varies:
+        return one
+    known = one.value == 0 or np.count_nonzero(weights) == 1
+    bound = one.value if known else float("nan")
+    return replace(one, low=bound, high=bound, p=float("nan"))
 
 
 def mean_interval(
@@ -166,8 +184,8 @@ def mean_interval(
     >>> mean_interval(np.array([0.0, 1.0]))[0]
     0.5
     """
-    found = differences([np.asarray(part)[:, None] for part in parts], np.eye(1), how)
-    return float(found.value[0]), float(found.low[0]), float(found.high[0])
+    [found] = differences([np.asarray(part)[:, None] for part in parts], np.eye(1), how)
+    return found.value, found.low, found.high
 
 
 def _student(

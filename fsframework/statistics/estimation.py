@@ -8,11 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from fsframework._calls import checked, malformed
-from fsframework.errors import DataError, argument
 from fsframework.interfaces.statistic import Statistic
-from fsframework.statistics.comparison import estimate_of, values_of
+from fsframework.statistics.comparison import estimates_of_methods, values_of
 from fsframework.statistics.differences import ComparisonOptions
-from fsframework.statistics.estimators import LEVELS, IntervalChoice
+from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import measures_of
 from fsframework.statistics.results import MethodResult
 from fsframework.values import Estimate, Outcomes
@@ -75,11 +74,11 @@ def estimates_of(
     Raises:
         DataError: a statistic cannot be computed, or the interval needs sizes of the classes.
     """
-    _check_sizes(result, choice)
     found: dict[str, Estimate] = {}
     for name, statistic in statistics.items():
         for measure in measures_of(name, result.outcomes, result.contrast):
-            one = estimate_of(values_of([result], measure, statistic), ComparisonOptions(choice))
+            values = values_of([result], measure, statistic)
+            [one] = estimates_of_methods([name], values, ComparisonOptions(choice)).values()
             if not (measure.is_gap or result.other_seeds):
                 outcomes = result.outcomes[measure.arms[0]]
                 if bounds := _own_interval(statistic, outcomes, choice.level, one.value):
@@ -89,19 +88,6 @@ def estimates_of(
                     )
             found[one.name] = dataclasses.replace(one, higher_is_better=statistic.higher_is_better)
     return found
-
-
-def _check_sizes(result: MethodResult, choice: IntervalChoice) -> None:
-    """Check that the sizes of the classes are known where an interval needs them."""
-    if choice.method not in LEVELS or result.class_sizes or result.arms is None:
-        return
-    for arm in result.outcomes:
-        tasks = result.arms[arm]
-        if tasks.uniform and tasks.reuses_images and len(tasks) > 1:
-            raise DataError(
-                f"an {choice.method} interval needs the sizes of the classes: give "
-                f"{argument('pool')}"
-            )
 
 
 def _own_interval(

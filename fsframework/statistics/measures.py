@@ -40,15 +40,14 @@ class Measure:
         return len(self.arms) == 2
 
 
-def usual_measures(arms: Iterable[str], contrast: Contrast | None) -> list[Measure]:
+def usual_measures(arms: Sequence[str], contrast: Contrast | None) -> list[Measure]:
     """Return the default measures: Acc and wAcc in every arm, and the gap of wAcc.
 
     >>> [one.name for one in usual_measures(["iid", "ood"], Contrast("iid", "ood", paired=True))]
     ['acc-iid', 'acc-ood', 'wacc-iid', 'wacc-ood', 'wacc-gap']
     """
-    arms = list(arms)
-    found = [Measure(name, (arm,)) for name in DEFAULT_STATISTICS for arm in arms]
-    return found if contrast is None else [*found, Measure(DEFAULT_STATISTICS[-1], contrast.arms)]
+    names = [*DEFAULT_STATISTICS, *([] if contrast is None else ["gap"])]
+    return measures_named(names, DEFAULT_STATISTICS, arms, contrast)
 
 
 def measures_of(statistic: str, arms: Iterable[str], contrast: Contrast | None) -> list[Measure]:
@@ -89,34 +88,17 @@ def measures_named(
     >>> measures_named(["range-gap"], ["acc", "range"], ["random", "biased"], pair)
     [Measure(statistic='range', arms=('random', 'biased'))]
     """
-    measures = [Measure(statistic, (arm,)) for statistic in statistics for arm in arms]
-    if contrast is not None:
-        measures += [Measure(statistic, contrast.arms) for statistic in statistics]
-    known = {measure.name: [measure] for measure in measures}
+    every = {statistic: measures_of(statistic, arms, contrast) for statistic in statistics}
+    known = {one.name: [one] for own in every.values() for one in own}
     if contrast is not None:
         known["gap"] = [Measure(DEFAULT_STATISTICS[-1], contrast.arms)]
-    known |= {s: [Measure(s, (arm,)) for arm in arms] for s in statistics}
-    found: list[Measure] = []
+    known |= {name: [one for one in own if not one.is_gap] for name, own in every.items()}
     for name in names:
         if name not in known:
-            raise OptionError(_unknown(name, known, statistics, arms, contrast))
-        found += known[name]
-    return list(dict.fromkeys(found))
-
-
-def _unknown(
-    name: str,
-    known: Collection[str],
-    statistics: Collection[str],
-    arms: Sequence[str],
-    contrast: Contrast | None,
-) -> str:
-    first = next(iter(statistics), DEFAULT_STATISTICS[0])
-    examples = [measure_name(first, [arm]) for arm in arms]
-    if contrast is not None:
-        examples.append(measure_name(first, contrast.arms))
-    return (
-        f"{argument('statistic')}: no measure is called {name!r}{close_matches(name, known)}; give "
-        f"a statistic ({', '.join(statistics)}), or one in the arms that all results share, as in "
-        f"{', '.join(examples)}"
-    )
+            examples = ", ".join(one.name for one in next(iter(every.values()), []))
+            raise OptionError(
+                f"{argument('statistic')}: no measure is called {name!r}"
+                f"{close_matches(name, known)}; give a statistic ({', '.join(statistics)}), or one "
+                f"in the arms that all results share, as in {examples}"
+            )
+    return list(dict.fromkeys(one for name in names for one in known[name]))

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from fsframework.errors import DataError, OptionError, RecordError, argument
-from fsframework.records import RECORD_NAME, RunRecord, find_run, load_outcomes
-from fsframework.statistics.seeds import grouped_by_seeds
+from fsframework.errors import DataError, OptionError, argument
+from fsframework.records import RunRecord
 from fsframework.values import Arms, Contrast, Outcomes
 
 __all__ = [
     "MethodResult",
+    "cautions_of",
     "comparable",
-    "find_results",
+    "grouped_by_seeds",
     "grouped_by_tasks",
     "joined_over_seeds",
     "labels_of",
-    "options_of_tasks",
-    "result_of_run",
-    "tasks_called",
-    "tasks_told_apart",
-    "thread_cautions",
 ]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,17 +37,9 @@ class MethodResult:
         task_set: name of tasks that are known only by a name.
         class_sizes: images of each class of the data, for intervals over images or classes.
         source: run folder or file.
-        cautions: to print under every table that shows it; see ``RunRecord``.
-        threads: of PyTorch that computed it, 0 if not known; ``trained`` whether it was trained.
-        longer_labels: each more specific than the last, for methods whose labels are equal.
-        group: of its run; see ``RunRecord``. Results of equal groups are one method trained with
-            several seeds.
-        training_seed: of its model, ``None`` if unknown.
+        records: of its runs, one per training seed; empty if it is from no run.
         other_seeds: outcomes of models that were trained with other seeds, by name of the arm, on
             the same tasks.
-        data: name of the data set, empty if unknown.
-        options: what its tasks were made of, by name, such as ``dataset.strength``; empty if
-            unknown.
     """
 
     label: str
@@ -59,27 +48,18 @@ class MethodResult:
     task_set: str = ""
     class_sizes: tuple[int, ...] = ()
     source: Path | None = None
-    cautions: tuple[str, ...] = ()
-    threads: int = 0
-    trained: bool = False
-    longer_labels: tuple[str, ...] = ()
-    group: str = ""
-    training_seed: int | None = None
+    records: tuple[RunRecord, ...] = ()
     other_seeds: tuple[Mapping[str, Outcomes], ...] = ()
-    data: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def shape(self) -> str:
-        """Ways and shots of its tasks, such as ``5-way 1-shot``; empty if unknown."""
-        if self.arms is None:
-            return self.task_set
-        return f"{self.arms.tested.n_way}-way {self.arms.tested.n_shot}-shot"
-
-    @property
-    def n_tasks(self) -> int:
-        """Tasks per arm."""
-        return max((len(one) for one in self.outcomes.values()), default=0)
+    def names(self) -> tuple[str, str, str, str]:
+        """Its label, and three names of which each is more specific than the last."""
+        backbone = exact = self.label
+        record = self.records[0] if self.records else None
+        if record and record.method and record.backbone and record.method.called == self.label:
+            backbone = f"{self.label} {record.backbone.called}"
+            exact = f"{backbone} {record.fingerprint[:8]}"
+        return self.label, backbone, exact, exact if self.source is None else str(self.source)
 
     @property
     def models(self) -> tuple[Mapping[str, Outcomes], ...]:
@@ -104,121 +84,53 @@ class MethodResult:
         return f"{tasks.sampler} {tasks.n_way}-way {tasks.n_shot}-shot {digest}"
 
 
-def find_results(run: str | Path, runs_dir: Path) -> list[MethodResult]:
-    """Return the result of a run, or of every evaluated run in a folder of runs.
-
-    Args:
-        run: folder or name of a run, the beginning of its name, or a folder of runs.
-        runs_dir: folder in which names are searched.
-
-    Raises:
-        RecordError: the run does not exist, or has no outcomes.
-    """
-    path = Path(run)
-    if path.is_dir() and not (path / RECORD_NAME).exists():
-        folders = sorted(found.parent for found in path.glob(f"*/{RECORD_NAME}"))
-        if folders:
-            records = [(folder, RunRecord.load(folder)) for folder in folders]
-            return [result_of_run(f, r) for f, r in records if _has_outcomes(f, r)]
-    return [result_of_run(find_run(str(run), runs_dir))]
-
-
-def _has_outcomes(folder: Path, record: RunRecord) -> bool:
-    arms = record.arms
-    return bool(arms) and all(record.outcomes_file(folder, arm).exists() for arm in arms)
-
-
-def result_of_run(folder: Path, record: RunRecord | None = None) -> MethodResult:
-    """Return the result of a finished run, or of imported accuracies.
-
-    Raises:
-        RecordError: the run has no outcomes.
-    """
-    record = record or RunRecord.load(folder)
-    if not _has_outcomes(folder, record):
-        state = "it is not finished" if record.status == "unfinished" else "nothing was evaluated"
-        raise RecordError(f"{folder}: has no outcomes to compare, {state}")
-    if record.method is None or record.backbone is None:
-        # Accuracies measured elsewhere: only the name of their tasks is known.
-        facts = record.imported
-        return MethodResult(
-            facts.method if facts is not None else folder.name,
-            {arm: Outcomes.load(record.outcomes_file(folder, arm)) for arm in record.arms},
-            task_set=" and ".join(arm.name for arm in record.arms.values()),
-            source=folder,
-            cautions=record.cautions,
-        )
-    found = load_outcomes(folder, record)
-    with_backbone = f"{record.method.called} {record.backbone.called}"
-    return MethodResult(
-        record.method.called,
-        dict(found),
-        found.arms,
-        class_sizes=record.tested.class_sizes if record.tested is not None else (),
-        source=folder,
-        cautions=record.cautions,
-        threads=record.environment.threads,
-        trained=bool(record.training.history),
-        longer_labels=(with_backbone, f"{with_backbone} {record.fingerprint[:8]}"),
-        group=record.group,
-        training_seed=record.training_seed,
-        data=record.data.name,
-        options=options_of_tasks(
-            {role: (one.called, one.options) for role, one in record.components.items()},
-            record.settings,
-        ),
-    )
-
-
-_MAKE_TASKS = ("dataset", "detector", "sampler")
-_SET_TASKS = (
-    "task_seed", "split", "attributes", "min_count", "drop_words", "drop_class_words", "placebo",
-    "task_file",
-)  # fmt: skip
-
-
-def options_of_tasks(
-    components: Mapping[str, tuple[str, Mapping[str, Any]]], settings: Mapping[str, Any]
-) -> dict[str, str]:
-    """Return what the tasks of a run were made of, by dotted name.
-
-    Args:
-        components: name and options by role, of the run.
-        settings: of the run.
-    """
-    found: dict[str, str] = {}
-    for role in _MAKE_TASKS:
-        if role in components:
-            name, options = components[role]
-            found |= {role: name, **{f"{role}.{key}": str(v) for key, v in options.items()}}
-    told = {name: settings.get(name) for name in _SET_TASKS}
-    return found | {name: str(value) for name, value in told.items() if value is not None}
-
-
 def joined_over_seeds(results: Sequence[MethodResult]) -> list[MethodResult]:
     """Return results with those that differ only in their training seed joined to one.
 
-    Results are joined if their groups and labels are equal, in the order of their seeds. A seed
-    that appears again, as in a copy of a run, begins another result.
+    Results are joined if the groups of their runs and their labels are equal, in the order of their
+    seeds. A seed that appears again, as in a copy of a run, begins another result.
     """
 
     def told(one: MethodResult) -> tuple[str, int | None]:
-        return one.group and f"{one.group} {one.label}", one.training_seed
+        group = one.records[0].group if one.records else ""
+        return group and f"{group} {one.label}", one.records[0].training_seed if group else None
 
-    return [_joined(group) for group in grouped_by_seeds(results, told)]
+    return [
+        dataclasses.replace(
+            group[0],
+            records=tuple(record for one in group for record in one.records),
+            other_seeds=tuple(model for one in group for model in one.models)[1:],
+        )
+        for group in grouped_by_seeds(results, told)
+    ]
 
 
-def _joined(group: Sequence[MethodResult]) -> MethodResult:
-    """Return results of different training seeds as one."""
-    first = group[0]
-    threads = thread_cautions({str(i): (one.threads, one.trained) for i, one in enumerate(group)})
-    said = [caution for one in group for caution in one.cautions]
-    said += [caution for one in threads.values() for caution in one]
-    return dataclasses.replace(
-        first,
-        cautions=tuple(dict.fromkeys(said)),
-        other_seeds=tuple(model for one in group for model in one.models)[1:],
-    )
+def grouped_by_seeds(
+    items: Sequence[T], told: Callable[[T], tuple[str, int | None]]
+) -> list[list[T]]:
+    """Return items that differ only in their training seed together, in the order of their seeds.
+
+    Args:
+        items: groups are in the order of their first items.
+        told: group of an item and its training seed. Without a group, which is empty then, or a
+            seed an item stays alone; one with a seed that its group has already begins another.
+
+    >>> runs = [("a", 1), ("b", 0), ("a", 0), ("a", 1)]
+    >>> grouped_by_seeds(runs, lambda run: run)
+    [[('a', 0), ('a', 1)], [('b', 0)], [('a', 1)]]
+    """
+    found: list[dict[int | None, T]] = []
+    by_group: dict[str, list[dict[int | None, T]]] = {}
+    for item in items:
+        group, seed = told(item)
+        alike = by_group.setdefault(group, []) if group and seed is not None else []
+        own = next((one for one in alike if seed not in one), None)
+        if own is None:
+            own = {}
+            alike.append(own)
+            found.append(own)
+        own[seed] = item
+    return [[own[seed] for seed in sorted(own, key=lambda one: one or 0)] for own in found]
 
 
 def grouped_by_tasks(results: Sequence[MethodResult]) -> list[list[MethodResult]]:
@@ -230,108 +142,30 @@ def grouped_by_tasks(results: Sequence[MethodResult]) -> list[list[MethodResult]
     return list(groups.values())
 
 
-def tasks_told_apart(groups: Sequence[Sequence[MethodResult]]) -> dict[str, list[str]]:
-    """Return what tells sets of tasks from each other: by name, a value for each of them.
+def cautions_of(records: Mapping[str, Sequence[RunRecord]]) -> dict[str, tuple[str, ...]]:
+    """Return by label what to print under a table of runs.
 
-    Data set (``data``) and shape (``tasks``) where they vary. Only as far as these leave some
-    equal, also the number of tasks per arm (``count``), as few of the options that vary as tell
-    the rest apart, or at last the number of the set (``set``).
-
-    Args:
-        groups: the results on each set, at least one.
-
-    >>> ask = [MethodResult("ncc", {}, options={"dataset.strength": s}) for s in ("0.2", "0.8")]
-    >>> tasks_told_apart([[one] for one in ask])
-    {'strength': ['0.2', '0.8']}
-    """
-    first = [group[0] for group in groups]
-    found: dict[str, list[str]] = {}
-
-    def sorts(values: Sequence[str] | None = None) -> int:
-        told = [*found.values(), *([] if values is None else [values])]
-        return len(set(zip(*told, strict=True))) if told else 1
-
-    def add(name: str, values: list[str]) -> None:
-        if len(set(values)) > 1:
-            found[name] = values
-
-    add("data", [one.data for one in first])
-    add("tasks", [one.shape for one in first])
-    if sorts() < len(groups):
-        add("count", [f"{one.n_tasks:,}" for one in first])
-    options = _varied([one.options for one in first])
-    while sorts() < len(groups) and options:
-        best = max(options, key=lambda name: sorts(options[name]))
-        if sorts(options[best]) == sorts():
-            break
-        found[best] = options.pop(best)
-    if sorts() < len(groups):
-        add("set", [str(number) for number in range(1, len(groups) + 1)])
-    return found
-
-
-def tasks_called(told: Mapping[str, str]) -> str:
-    """Return what tells a set of tasks from others in a few words.
+    That is their own cautions; and where they were computed with different numbers of PyTorch
+    threads and anything was trained, these numbers: sums of floating-point numbers depend on how
+    they are split among threads, and a training amplifies the difference.
 
     Args:
-        told: its values by name, as ``tasks_told_apart`` gives them.
-
-    >>> tasks_called({"data": "planted", "count": "600", "strength": "0.2"})
-    'planted, 600 tasks, strength 0.2'
+        records: of the runs of each label.
     """
-    alone = ("data", "tasks")
-    return ", ".join(
-        value if name in alone else f"{value} tasks" if name == "count" else f"{name} {value}"
-        for name, value in told.items()
-        if value
-    )
-
-
-_RESERVED = ("count", "data", "method", "seeds", "set", "tasks")
-"""Names of columns that are no options."""
-
-
-def _varied(options: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    """Return the options that vary, by their last name where only one has it."""
-    keys = dict.fromkeys(key for one in options for key in one)
-    varied = [key for key in keys if len({one.get(key, "") for one in options}) > 1]
-    # Which component it is says less than the option in which it differs.
-    varied = [key for key in varied if not any(one.startswith(f"{key}.") for one in varied)]
-    last = Counter(key.rpartition(".")[2] for key in varied)
-    short = {key: key.rpartition(".")[2] for key in varied}
-    return {
-        key if last[short[key]] > 1 or short[key] in _RESERVED else short[key]: [
-            one.get(key, "") for one in options
+    every = [record for own in records.values() for record in own]
+    threads = {record.environment.threads for record in every} - {0}
+    differ = len(threads) > 1 and any(record.training.history for record in every)
+    found = {}
+    for label, own in records.items():
+        said = [caution for record in own for caution in record.cautions]
+        said += [
+            f"computed with {n} PyTorch thread{'s' if n > 1 else ''}; other numbers of threads "
+            "train slightly different weights"
+            for n in (record.environment.threads for record in own)
+            if n and differ
         ]
-        for key in varied
-    }
-
-
-def thread_cautions(computed: Mapping[str, tuple[int, bool]]) -> dict[str, tuple[str, ...]]:
-    """Return what to print under a table of runs computed with different numbers of threads.
-
-    Sums of floating-point numbers depend on how they are split among threads, and a training
-    amplifies the difference; without a training it is too small to matter.
-
-    Args:
-        computed: by label, the number of PyTorch threads (0 if not known), and whether anything
-            was trained.
-
-    >>> thread_cautions({"a": (1, True), "b": (1, True)})
-    {}
-    >>> thread_cautions({"a": (1, True), "b": (2, False)})["a"]
-    ('computed with 1 PyTorch thread; other numbers of threads train slightly different weights',)
-    """
-    known = {label: threads for label, (threads, _) in computed.items() if threads}
-    if len(set(known.values())) < 2 or not any(trained for _, trained in computed.values()):
-        return {}
-    return {
-        label: (
-            f"computed with {threads} PyTorch thread{'s' if threads > 1 else ''}; other numbers of "
-            "threads train slightly different weights",
-        )
-        for label, threads in known.items()
-    }
+        found[label] = tuple(dict.fromkeys(said))
+    return found
 
 
 def comparable(results: Sequence[MethodResult]) -> list[MethodResult]:
@@ -341,23 +175,28 @@ def comparable(results: Sequence[MethodResult]) -> list[MethodResult]:
         DataError: tasks or scoring differ; the message says how.
         OptionError: a result is given twice.
     """
-    first = results[0]
-    for other in results[1:]:
+    first, labels = results[0], labels_of(results)
+    for label, other in zip(labels[1:], results[1:], strict=True):
+        both = f"{labels[0]} and {label}"
         shared = [arm for arm in first.outcomes if arm in other.outcomes]
         if not shared:
             arms = [", ".join(one.outcomes) for one in (first, other)]
             raise DataError(
-                f"{_both(first, other)} share no arm: the arms of the first are {arms[0]}, those "
-                f"of the second {arms[1]}"
+                f"{both} share no arm: the arms of the first are {arms[0]}, those of the second "
+                f"{arms[1]}"
             )
         for arm in shared:
             one, two = first.outcomes[arm], other.outcomes[arm]
             if one.task_digest != two.task_digest:
-                raise DataError(_difference(first, other, arm))
+                raise DataError(
+                    f"{both} were evaluated on different tasks, so their values cannot be paired: "
+                    f"{_difference(first, other, arm)}; {argument('by_tasks', True)} compares "
+                    "those on equal tasks"
+                )
             if one.query_batch != two.query_batch:
                 raise DataError(
-                    f"{_both(first, other)} were scored differently: the queries of one were "
-                    f"passed by {one.query_batch}, those of the other by {two.query_batch}"
+                    f"{both} were scored differently: the queries of one were passed by "
+                    f"{one.query_batch}, those of the other by {two.query_batch}"
                 )
     arms = [arm for arm in first.outcomes if all(arm in one.outcomes for one in results)]
     one_contrast = all(one.contrast == first.contrast for one in results)
@@ -369,7 +208,7 @@ def comparable(results: Sequence[MethodResult]) -> list[MethodResult]:
             other_seeds=tuple({arm: o[arm] for arm in arms} for o in one.other_seeds),
             arms=_only(one.arms, arms, one_contrast),
         )
-        for one, label in zip(results, labels_of(results), strict=True)
+        for one, label in zip(results, labels, strict=True)
     ]
 
 
@@ -382,62 +221,22 @@ def _only(tasks: Arms | None, arms: Sequence[str], with_contrast: bool) -> Arms 
     return Arms({arm: tasks[arm] for arm in arms}, contrast, tasks.symbols)
 
 
-def _names(first: MethodResult, other: MethodResult) -> tuple[str, str]:
-    """Return names that tell two results apart: their labels, else their sources.
-
-    >>> runs = [MethodResult("ncc", {}, source=Path("runs") / n) for n in ("ncc-1a", "ncc-2b")]
-    >>> _names(*runs)
-    ('ncc-1a', 'ncc-2b')
-    """
-    if first.label != other.label or first.source is None or other.source is None:
-        return first.label, other.label
-    if first.source.name != other.source.name:
-        return first.source.name, other.source.name
-    return str(first.source), str(other.source)
-
-
-def _both(first: MethodResult, other: MethodResult) -> str:
-    return " and ".join(_names(first, other))
-
-
 def _difference(first: MethodResult, other: MethodResult, arm: str) -> str:
-    """Return how the tasks of two results differ, and what can be done."""
+    """Return how the tasks of two results differ."""
     one, two = first.outcomes[arm], other.outcomes[arm]
-    labels = _names(first, other)
-    intro = (
-        f"{labels[0]} and {labels[1]} were evaluated on different tasks, so their values cannot "
-        "be paired: "
-    )
+    found: list[tuple[str, Any, Any]] = []
     if first.arms is not None and other.arms is not None:
-        tasks = first.arms[arm], other.arms[arm]
-        for what, numbers in (
-            ("ways", [t.n_way for t in tasks]),
-            ("shots", [t.n_shot for t in tasks]),
-            ("queries per class", [t.n_query for t in tasks]),
-        ):
-            if numbers[0] != numbers[1]:
-                return intro + f"{numbers[0]} and {numbers[1]} {what}"
-    named = first.task_set, other.task_set
-    if len(one) != len(two) and not any(named):
-        return (
-            intro + f"{len(one):,} and {len(two):,} tasks; give both runs the same "
-            f"{argument('tasks')}"
-        )
-    if len(one) != len(two) and named[0] == named[1]:
-        lacks = labels[len(two) < len(one)]
-        return (
-            intro + f"{len(one):,} and {len(two):,} tasks; {lacks} lacks "
-            f"{abs(len(one) - len(two)):,}, and it is not known which"
-        )
-    if any(named) and named[0] != named[1]:
-        return (
-            intro + f"{named[0] or first.tasks_called([arm])!r} and "
-            f"{named[1] or other.tasks_called([arm])!r}; {argument('by_tasks', True)} compares "
-            "those on equal tasks"
-        )
-    if any(named) and one.scope != two.scope:
-        return intro + f"{named[0]!r} was declared {one.scope} once and {two.scope} once"
-    return intro + (
+        a, b = first.arms[arm], other.arms[arm]
+        found += [("ways", a.n_way, b.n_way), ("shots", a.n_shot, b.n_shot)]
+        found.append(("queries per class", a.n_query, b.n_query))
+    found.append(("tasks", f"{len(one):,}", f"{len(two):,}"))
+    if first.task_set or other.task_set:
+        names = repr(first.tasks_called([arm])), repr(other.tasks_called([arm]))
+        found = [("as names", *names), *found, ("as scopes", one.scope, two.scope)]
+    for what, *values in found:
+        if values[0] != values[1]:
+            return f"{values[0]} and {values[1]} {what}"
+    return (
         "they were drawn with another seed or sampler, or from other images (digests "
         f"{one.task_digest[:8]} and {two.task_digest[:8]})"
     )
@@ -446,26 +245,17 @@ def _difference(first: MethodResult, other: MethodResult, arm: str) -> str:
 def labels_of(results: Sequence[MethodResult]) -> list[str]:
     """Return distinct labels, none longer than necessary.
 
-    >>> runs = [MethodResult("ncc", {}, longer_labels=(f"ncc {b}",)) for b in ("x", "y")]
-    >>> labels_of([*runs, MethodResult("maml", {})])
-    ['ncc x', 'ncc y', 'maml']
+    Raises:
+        OptionError: a result is given twice.
+
+    >>> labels_of([MethodResult("ncc", {}, source=Path("a")), MethodResult("maml", {})])
+    ['ncc', 'maml']
     """
     labels = [one.label for one in results]
-    for step in range(max((len(one.longer_labels) for one in results), default=0)):
+    for names in zip(*(one.names for one in results), strict=True):
         double = _doubles(labels)
-        labels = [
-            one.longer_labels[min(step, len(one.longer_labels) - 1)]
-            if label in double and one.longer_labels
-            else label
-            for one, label in zip(results, labels, strict=True)
-        ]
-    double = _doubles(labels)
-    labels = [
-        str(one.source) if label in double and one.source is not None else label
-        for one, label in zip(results, labels, strict=True)
-    ]
-    double = _doubles(labels)
-    if double:
+        labels = [n if old in double else old for n, old in zip(names, labels, strict=True)]
+    if double := _doubles(labels):
         raise OptionError(f"{sorted(double)[0]} is given twice")
     return labels
 

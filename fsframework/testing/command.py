@@ -96,6 +96,24 @@ def check_loads(make: Make) -> None:
     )
 
 
+@suite.check(after=[check_loads])
+def check_path(make: Make) -> None:
+    """Its path leads to it: the command above it is a group, and has none of this name itself."""
+    command = make()
+    above = [c.command for c in Registry().commands() if c.command.path == command.path[:-1]]
+    for outer in map(_load, above):
+        call, name = " ".join(command.path[:-1]), command.path[-1]
+        require(
+            isinstance(outer, click.Group),
+            f"its path is below {call!r}, which is not a group; change it in commands.toml",
+        )
+        require(
+            name not in outer.commands,
+            f"the group {call!r} has a command {name!r} of its own; change the path in "
+            "commands.toml",
+        )
+
+
 @suite.check()
 def check_summary(make: Make) -> None:
     """The summary is one short sentence that begins with a capital and ends with a period."""

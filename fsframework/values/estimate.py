@@ -19,7 +19,7 @@ from fsframework.errors import DataError
 from fsframework.values._formats import SCHEMA_VERSION, check_header
 from fsframework.values.outcomes import QueryBatch, Scope
 
-__all__ = ["Estimate", "Estimates", "measure_name"]
+__all__ = ["Estimate", "Estimates", "measure_name", "table_of"]
 
 
 def measure_name(statistic: str, arms: Sequence[str]) -> str:
@@ -184,24 +184,32 @@ class Estimates(Mapping[str, Estimate]):
     def __len__(self) -> int:
         return len(self._estimates)
 
-    def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        over_seeds = any(e.n_seeds > 1 for e in self.values())
-        seeds = ("between seeds", "seeds") if over_seeds else ()
-        columns = ("measure", "value", "interval", *seeds, "tasks", "images")
-        return columns, [
-            (
-                name,
-                str(e),
-                f"{100 * e.level:g} % {e.scope}, {e.estimator}",
-                *((e.between_seeds, str(e.n_seeds)) if over_seeds else ()),
-                f"{e.n_tasks:,}",
-                f"{e.n_images:,}" if e.n_images else "not known",
-            )
-            for name, e in self.items()
-        ]
-
     def __repr__(self) -> str:
-        return text_table(*self._cells())
+        return text_table(*table_of(self, "measure"))
 
     def _repr_html_(self) -> str:
-        return html_table(*self._cells())
+        return html_table(*table_of(self, "measure"))
+
+
+def table_of(
+    estimates: Mapping[str, Estimate], head: str, **more: Mapping[str, str]
+) -> tuple[list[str], list[list[str]]]:
+    """Return columns and rows of a table of estimates, with all that is needed to read them.
+
+    Args:
+        estimates: by the names of their rows; ``head`` is the head of these names.
+        more: other columns by their heads, each with its cells by name of the row.
+    """
+    over_seeds = any(e.n_seeds > 1 for e in estimates.values())
+    seeds = ("between seeds", "seeds") if over_seeds else ()
+    rows = [
+        [
+            *(name, str(e), *(cells.get(name, "") for cells in more.values())),
+            *((e.between_seeds, str(e.n_seeds)) if over_seeds else ()),
+            f"{100 * e.level:g} % {e.scope}, {e.estimator}",
+            f"{e.n_tasks:,}",
+            f"{e.n_images:,}" if e.n_images else "not known",
+        ]
+        for name, e in estimates.items()
+    ]
+    return [head, "value", *more, *seeds, "interval", "tasks", "images"], rows

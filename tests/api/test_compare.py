@@ -84,8 +84,8 @@ def test_a_statistic_of_a_script_keeps_its_name_and_its_direction(two) -> None:
 
 
 def test_intervals_over_images_need_the_pool_and_uniform_tasks(two, pool) -> None:
-    without = fsf.compare(two, "acc-random", interval="image-level")
-    assert "needs tasks, answers and class sizes" in without[0].notes[-1]
+    with pytest.raises(DataError, match="give pool"):
+        fsf.compare(two, "acc-random", interval="image-level")
     found = fsf.compare(two, ["acc-random", "acc-biased"], interval="image-level", pool=pool)
     assert found["acc-random"].pairs[0].difference.scope == "open"
     assert {e.scope for e in found["acc-random"].other_scope.values()} == {"closed"}

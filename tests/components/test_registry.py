@@ -69,8 +69,10 @@ def check_heard(make):
 
 
 def test_a_package_declares_kinds_of_its_own(
-    distribution: Install, tmp_path: Path, fsf: Fsf
+    distribution: Install, tmp_path: Path, fsf: Fsf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Its --kind takes the kinds that were installed when it was imported.
+    monkeypatch.delitem(sys.modules, "fsframework.cli.plugins", raising=False)
     bells = "toy_sounds.bells"
     sounds = {"bell": f"{bells}:Bell", "silence": f"{bells}:Silence", "stray": "good_mod:Good"}
     declared = {"sound": "toy_sounds.interfaces:Sound"}
@@ -143,8 +145,8 @@ def test_trap_3_a_clash_of_names_that_are_not_adjacent_names_both(distribution: 
     registry = Registry()
     clashing = [p for p in registry.plugins("statistic") if p.name == "same"]
     assert [p.status for p in clashing] == [
-        "clash: also from fsf-two",
-        "clash: also from fsf-one",
+        "clash: also from fsf-two (same)",
+        "clash: also from fsf-one (same)",
     ]
     with pytest.raises(PluginError, match=r"claimed by fsf-one 1\.0 .* and fsf-two 1\.0"):
         registry.load("statistic", "same")

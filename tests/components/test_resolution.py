@@ -8,13 +8,10 @@ from typing import Literal
 
 import pytest
 
+from fsframework.components.conversion import convert
 from fsframework.components.options import Given
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import (
-    canonical,
-    convert,
-    resolve_component,
-)
+from fsframework.components.resolution import canonical, resolve_component
 from fsframework.errors import OptionError
 
 NESTED = '''

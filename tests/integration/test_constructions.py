@@ -14,7 +14,6 @@ from torch import Tensor
 import fsframework as fsf
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
-from fsframework.pipeline.attributes.sources import attach_attributes
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
 from fsframework.values import AttributeTable, ImagePool, Outcomes
 from tests.integration.test_instrument import SIZE, Bench
@@ -27,7 +26,7 @@ RELIANCE = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 @pytest.fixture(scope="module")
 def bench() -> Bench:
     data = resolve_component(Registry(), "dataset", {"name": "planted", "size": SIZE}).create()
-    pool = attach_attributes(data.pool("test"), None)
+    pool = fsf.pool(data)
     return Bench(pool, data.images(data.split_indices("test"), SIZE))
 
 

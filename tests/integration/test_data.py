@@ -296,7 +296,7 @@ def test_a_declaration_and_its_entry_change_together_or_not_at_all(
         write(path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fsframework.components.catalogue.atomic_write", failing)
+        patch.setattr("fsf_tools.data._copies.atomic_write", failing)
         with pytest.raises(FsfError, match="no space left"):
             add_dataset(str(declaration), pictures)
         with pytest.raises(FsfError, match="no space left"):

@@ -136,7 +136,7 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path, arguments: li
         (["w.parquet"], f"--detector is missing; give one of {', '.join(DETECTORS)}"),
         (["w.csv", "--detector", "metadata"], "w.csv must end in .parquet"),
         (["w.parquet", "--detector", "metdata"], "did you mean 'metadata'?"),
-        (["w.parquet", "--detector", "metadata", "--batch-size", "0"], "--batch-size must be at"),
+        (["w.parquet", "--detector", "metadata", "--batch-size", "0"], "--batch-size"),
         (["w.parquet", "--detector", "metadata", "--min-count", "0"], "--min-count must be"),
         (["w.parquet", "--detector", "metadata:tags"], "no metadata column 'tags'; columns of"),
         (["w.parquet", "--detector", "captions-file:no.jsonl"], "no.jsonl: cannot be read"),

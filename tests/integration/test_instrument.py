@@ -18,7 +18,6 @@ import fsframework as fsf
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.interfaces import Backbone, FewShotMethod
-from fsframework.pipeline.attributes.sources import attach_attributes
 from fsframework.pipeline.learning.evaluation import ImageSource, predict
 from fsframework.pipeline.learning.model import FewShotModel
 from fsframework.pipeline.tasks import placebo
@@ -105,7 +104,7 @@ class Bench:
 def bench() -> Bench:
     options = {"name": "planted", "size": SIZE}
     data = resolve_component(Registry(), "dataset", options).create()
-    pool = attach_attributes(data.pool("test"), None)
+    pool = fsf.pool(data)
     return Bench(pool, data.images(data.split_indices("test"), SIZE))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import fsframework
 from fsframework.errors import RecordError
 from fsframework.records import RunRecord, load_outcomes
 from fsframework.values import AttributeTable, ImagePool, TaskSet
@@ -363,14 +364,8 @@ def test_show_draws_a_task(fsf: Fsf, tmp_path: Path) -> None:
 
 def test_values_of_a_run_can_be_opened_again(fsf: Fsf, tmp_path: Path) -> None:
     """Pool and attribute table saved, loaded, and the tasks still verify against them."""
-    from fsframework.components.registry import Registry
-    from fsframework.components.resolution import resolve_component
-    from fsframework.pipeline.attributes.sources import attach_attributes
-
     assert fsf("run", *QUICK).returncode == 0
-    options = {"name": "planted", "size": 32, "n_per_class": 40}
-    data = resolve_component(Registry(), "dataset", options).create()
-    pool = attach_attributes(data.pool("test"), None)
+    pool = fsframework.pool({"name": "planted", "size": 32, "n_per_class": 40})
     pool.save(tmp_path / "pool.parquet")
     assert pool.attributes is not None
     pool.attributes.save(tmp_path / "words.parquet")

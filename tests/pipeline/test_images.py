@@ -288,7 +288,7 @@ def test_a_full_disk_is_one_sentence(workspace: Workspace, monkeypatch: pytest.M
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Rows, "_write", full)
+    monkeypatch.setattr(Rows, "_create", full)
     with pytest.raises(FsfError, match="no space left"):
         pixels_of(store(Blobs(), workspace), Blobs(), "test", Reporter())
 

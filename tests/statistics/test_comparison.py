@@ -109,10 +109,10 @@ def test_the_shared_bootstrap_is_scipys_pair_by_pair(interval: str, name: str) -
 def test_the_bootstrap_draws_what_a_plain_loop_draws() -> None:
     values = accuracies(25, 2)
     how = options("percentile", n_resamples=50, seed=3)
-    found = differences((values,), np.array([[1.0, -1.0]]), how)
+    [found] = differences((values,), np.array([[1.0, -1.0]]), how)
     rows = np.random.default_rng([3, 0]).integers(25, size=(50, 25))
     means = [(values[r, 0] - values[r, 1]).mean() for r in rows]
-    assert (found.low[0], found.high[0]) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])))
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])))
 
 
 @pytest.mark.parametrize("interval", ["student-t", "percentile", "bca"])
@@ -129,7 +129,7 @@ def test_p_and_interval_agree_on_whether_there_is_a_difference(interval: str) ->
 
 def test_bca_of_two_parts_is_scipys() -> None:
     first, second = accuracies(40, 1) ** 3, accuracies(50, 1, 1) ** 3
-    found = differences((first, -second), np.array([[1.0]]), options("bca", n_resamples=20_000))
+    [found] = differences((first, -second), np.array([[1.0]]), options("bca", n_resamples=20_000))
     theirs = stats.bootstrap(
         [first[:, 0], second[:, 0]],
         lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis),
@@ -138,8 +138,8 @@ def test_bca_of_two_parts_is_scipys() -> None:
         rng=np.random.default_rng(0),
     ).confidence_interval
     width = theirs.high - theirs.low
-    assert abs(found.low[0] - theirs.low) < 0.03 * width
-    assert abs(found.high[0] - theirs.high) < 0.03 * width
+    assert abs(found.low - theirs.low) < 0.03 * width
+    assert abs(found.high - theirs.high) < 0.03 * width
 
 
 # --- many pairs -----------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_equal_methods_are_seldom_told_apart() -> None:
     any_holm = any_plain = 0
     replicates = 400
     for seed in range(replicates):
-        p = differences((accuracies(50, 5, seed),), contrasts).p
+        p = np.array([one.p for one in differences((accuracies(50, 5, seed),), contrasts)])
         any_holm += bool((holm(p) <= 0.05).any())
         any_plain += bool((p <= 0.05).any())
     # Two standard errors of 400 replicates are 2.2 %.
@@ -248,7 +248,7 @@ def test_equal_values_are_called_equal() -> None:
     (pair,) = compare_methods(["a", "b"], measured(values)).pairs
     assert (pair.p, pair.p_holm, pair.paired) == (None, None, "0")
     assert (pair.difference.value, pair.difference.half_width) == (0, 0)
-    assert "have the same acc-random in all 20 tasks" in pair.note
+    assert "acc-random in all 20 tasks" in pair.note
 
 
 @pytest.mark.parametrize("interval", ["student-t", "percentile", "bca"])
@@ -260,7 +260,7 @@ def test_a_difference_without_spread_has_no_p(interval: str) -> None:
         assert np.isnan(pair.difference.low)
         assert pair.direct in "+0"
         assert pair.paired == "0"
-        assert "differ by the same 10 % in all 20 tasks" in pair.note or "20 %" in pair.note
+        assert "10 % in all 20 tasks" in pair.note or "20 %" in pair.note
     assert set(found.groups.values()) == {"a"}
 
 
@@ -270,10 +270,8 @@ def test_constant_accuracies_conclude_nothing_directly() -> None:
     assert found.pairs[0].direct == "0"
     assert found.pairs[0].paired == "+"
     assert found.pairs[0].correlation is None
-    assert found.notes == (
-        "a: acc-random is 100.0 % in every one of 20 tasks; an interval of zero width says nothing "
-        "about other tasks, so no direct conclusion is drawn",
-    )
+    (note,) = found.notes
+    assert note.startswith("a: acc-random is 100.0 %")
 
 
 @pytest.mark.parametrize("interval", ["student-t", "bca"])
@@ -349,7 +347,7 @@ def result(label: str, contrast: Contrast | None = None, accuracy: float = 0.6, 
         ({"shape": (10, 1, 3)}, "5 and 10 ways"),
         ({"shape": (5, 5, 3)}, "1 and 5 shots"),
         ({"shape": (5, 1, 4)}, "3 and 4 queries per class"),
-        ({"n_tasks": 4}, "6 and 4 tasks; give both runs the same tasks"),
+        ({"n_tasks": 4}, "6 and 4 tasks"),
         ({"seed": 1}, "another seed or sampler, or from other images (digests"),
     ],
 )
@@ -367,9 +365,9 @@ def known_by_name(label: str, values: list[float], task_set: str = "birds") -> M
 
 def test_missing_tasks_are_counted() -> None:
     long, short = known_by_name("a", [0.5] * 6), known_by_name("b", [0.5] * 4)
-    with pytest.raises(DataError, match="6 and 4 tasks; b lacks 2, and it is not known which"):
+    with pytest.raises(DataError, match="6 and 4 tasks"):
         comparable([long, short])
-    with pytest.raises(DataError, match="'birds' and 'cats'; by_tasks=True compares"):
+    with pytest.raises(DataError, match="'birds' and 'cats' .*by_tasks=True"):
         comparable([long, known_by_name("b", [0.5] * 6, "cats")])
 
 

@@ -1,4 +1,4 @@
-"""Contrasts and comparisons over training seeds."""
+"""Intervals over seeds and tasks: values worked by hand, simulations, and limits that must hold."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsframework.errors import OptionError
+from fsframework.errors import DataError, OptionError
 from fsframework.statistics.comparison import TaskValues, compare_methods
-from fsframework.statistics.differences import ComparisonOptions
+from fsframework.statistics.crossed import crossed
+from fsframework.statistics.differences import ComparisonOptions, differences
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure
-from fsframework.statistics.seeds import differences_over_seeds
 from fsframework.values import FloatArray
 
 # Two seeds of one method (first two columns) and two of another, on three tasks.
 BY_HAND = np.array([[0.3, 0.5, 0.2, 0.2], [0.4, 0.6, 0.3, 0.5], [0.5, 0.7, 0.5, 0.7]])
+A, B = ("a", "t"), ("b", "t")
 
 
-def measured(values: FloatArray, seeds: tuple[int, ...]) -> TaskValues:
-    return TaskValues(Measure("acc", ("t",)), "t", (values,), "closed", seeds=seeds)
+def drawn(seeds: int, tasks: int, between: float, seed: int = 0) -> FloatArray:
+    generator = np.random.default_rng(seed)
+    values = generator.normal(0, between, (seeds, 1)) + generator.normal(0.6, 0.1, tasks)
+    return np.asarray(values + generator.normal(0, 0.05, (seeds, tasks)))
 
 
 def models(seeds: int, mean: float, between: float, seed: int) -> FloatArray:
@@ -30,8 +33,23 @@ def models(seeds: int, mean: float, between: float, seed: int) -> FloatArray:
     return np.asarray(mean + tasks + own.normal(0, between, seeds) + rest)
 
 
+def compared(values: FloatArray, *seeds: int, method="student-t"):
+    measured = TaskValues(Measure("acc", ("t",)), "t", (values,), "closed", seeds=seeds)
+    labels = "abcd"[: len(seeds) or values.shape[1]]
+    return compare_methods(list(labels), measured, ComparisonOptions(IntervalChoice(method=method)))
+
+
+def test_a_mean_worked_by_hand() -> None:
+    # Means per seed 0.4 and 0.6, per task 0.4, 0.5, 0.6; the rest is 0 throughout.
+    found = crossed({A: BY_HAND[:, :2].T})
+    seeds, tasks = 0.02 / 2, 0.01 / 3
+    half = np.sqrt(stats.t.ppf(0.975, 1) ** 2 * seeds + stats.t.ppf(0.975, 2) ** 2 * tasks)
+    assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.5 - half, 0.5 + half))
+    assert (found.seed_deviation, found.n_seeds) == (pytest.approx(np.sqrt(0.02)), 2)
+
+
 def test_a_difference_worked_by_hand() -> None:
-    found = differences_over_seeds([BY_HAND], np.array([[1.0, -1.0]]), [2, 2])
+    [found] = differences([BY_HAND], np.array([[1.0, -1.0]]), n_seeds=[2, 2])
     # Means per task: 0.4, 0.5, 0.6 and 0.2, 0.4, 0.6, so differences 0.2, 0.1, 0 with variance
     # 0.01; means per seed: 0.4, 0.6 and 1/3, 7/15, each with a variance of its own. The rest of the
     # first method is 0; that of the second is 1/15, -1/30, -1/30 for one seed and the opposite for
@@ -43,68 +61,96 @@ def test_a_difference_worked_by_hand() -> None:
     half = np.sqrt(
         stats.t.ppf(0.975, 2) ** 2 * tasks + stats.t.ppf(0.975, freedom) ** 2 * seeds.sum()
     )
-    assert found.value[0] == pytest.approx(0.1)
-    assert (found.low[0], found.high[0]) == pytest.approx((0.1 - half, 0.1 + half))
-    assert (found.estimators, found.n_seeds) == (("crossed-t",), (2,))
-    assert found.seed_deviation[0] == pytest.approx(np.sqrt(2 * seeds.sum()))
+    assert (found.value, found.low, found.high) == pytest.approx((0.1, 0.1 - half, 0.1 + half))
+    assert (found.estimator, found.n_seeds) == ("crossed-t", 2)
+    assert found.seed_deviation == pytest.approx(np.sqrt(2 * seeds.sum()))
+
+
+def test_equal_tasks_count_as_pairs_and_equal_models_too() -> None:
+    a = drawn(4, 80, 0.02, seed=1)
+    found = [crossed({A: a, other: -a - 0.01}) for other in (("b", "u"), B, ("a", "u"))]
+    apart, tasks, same = (one.high - one.low for one in found)
+    assert apart > tasks
+    assert apart > same
+
+
+def test_the_interval_ends_at_zero_at_the_level_of_p() -> None:
+    cells = {A: drawn(3, 60, 0.01), B: 0.02 - drawn(3, 60, 0.01, seed=3)}
+    found = crossed(cells, level=1 - crossed(cells).p)
+    assert min(abs(found.low), abs(found.high)) == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("seeds", [3, 10])
+@pytest.mark.parametrize("between", [0.0, 0.03])
+def test_it_holds_the_truth_as_often_as_it_says(seeds: int, between: float) -> None:
+    found = [crossed({A: drawn(seeds, 60, between, seed=seed)}) for seed in range(400)]
+    assert 0.93 <= np.mean([one.low <= 0.6 <= one.high for one in found]) <= 0.98
+
+
+def test_cells_of_equal_names_must_fit() -> None:
+    with pytest.raises(DataError, match="2 and 3 seeds"):
+        crossed({A: np.ones((2, 5)), ("a", "u"): np.ones((3, 5))})
+    with pytest.raises(DataError, match="at least 2 tasks, not 1"):
+        crossed({A: np.ones((2, 1))})
+
+
+def test_a_method_with_one_model_adds_nothing_for_seeds_but_the_other_does() -> None:
+    several = drawn(4, 60, 0.05)
+    both = crossed({A: several, B: 0.02 - several[:1]})
+    fixed = crossed({A: several.mean(axis=0, keepdims=True), B: 0.02 - several[:1]})
+    assert (both.n_seeds, both.seed_deviation) == (1, None)
+    assert both.value == pytest.approx(fixed.value)
+    assert both.high - both.low > 1.5 * (fixed.high - fixed.low)
 
 
 def test_methods_with_one_seed_have_students_interval() -> None:
     values = np.column_stack([models(3, 0.6, 0.02, 1), models(1, 0.5, 0.0, 2)])
-    part = compare_methods(["many", "one"], measured(values, (3, 1)))
-    own = part.values["one"]
+    part = compared(values, 3, 1)
+    own, several = part.values["b"], part.values["a"]
     expected = stats.t.interval(0.95, 79, values[:, 3].mean(), stats.sem(values[:, 3]))
     assert (own.low, own.high) == pytest.approx(expected)
     assert (own.estimator, own.n_seeds, own.seed_deviation) == ("student-t", 1, None)
-    assert (part.values["many"].estimator, part.values["many"].n_seeds) == ("crossed-t", 3)
-    assert part.notes == (
-        "one: one seed, so intervals and differences speak of these weights only, and not of the "
-        "method trained again",
-    )
-    (pair,) = part.pairs
-    assert (pair.difference.n_seeds, pair.difference.seed_deviation) == (1, None)
+    assert (several.estimator, several.n_seeds) == ("crossed-t", 3)
+    assert part.notes[0].startswith("b: one seed")
+    assert (part.pairs[0].difference.n_seeds, part.pairs[0].difference.seed_deviation) == (1, None)
 
 
 def test_seeds_that_vary_make_a_difference_that_tasks_show_inconclusive() -> None:
     values = np.column_stack([models(3, 0.60, 0.05, 3), models(3, 0.57, 0.05, 4)])
-    over = compare_methods(["a", "b"], measured(values, (3, 3))).pairs[0]
-    means = np.column_stack([values[:, :3].mean(axis=1), values[:, 3:].mean(axis=1)])
-    fixed = compare_methods(["a", "b"], measured(means, ())).pairs[0]
+    over = compared(values, 3, 3).pairs[0]
+    fixed = compared(np.column_stack([values[:, :3].mean(1), values[:, 3:].mean(1)])).pairs[0]
     assert over.difference.value == pytest.approx(fixed.difference.value)
-    assert fixed.paired == "+"
-    assert (over.paired, over.p is not None and over.p > 0.05) == ("0", True)
+    assert (fixed.paired, over.paired) == ("+", "0")
+    assert over.p > 0.05
     # What seeds do not change, tasks still decide.
     alike = np.column_stack([models(3, 0.60, 0.0, 3), models(3, 0.57, 0.0, 4)])
-    assert compare_methods(["a", "b"], measured(alike, (3, 3))).pairs[0].paired == "+"
+    assert compared(alike, 3, 3).pairs[0].paired == "+"
 
 
 def test_many_pairs_are_adjusted_by_the_p_over_seeds() -> None:
-    values = np.column_stack([models(3, 0.5 + 0.05 * i, 0.02, i) for i in range(4)])
-    part = compare_methods(list("abcd"), measured(values, (3, 3, 3, 3)))
-    p = sorted(pair.p for pair in part.pairs if pair.p is not None)
-    assert min(pair.p_holm for pair in part.pairs) == pytest.approx(6 * p[0])
+    part = compared(
+        np.column_stack([models(3, 0.5 + 0.05 * i, 0.02, i) for i in range(4)]), *[3] * 4
+    )
+    least = min(pair.p for pair in part.pairs)
+    assert min(pair.p_holm for pair in part.pairs) == pytest.approx(6 * least)
     assert part.groups["d"] == "a"
     assert set(part.groups["a"]).isdisjoint(part.groups["d"])
 
 
-def test_only_students_interval_is_over_seeds() -> None:
-    values = np.column_stack([models(2, 0.6, 0.02, 1), models(2, 0.5, 0.02, 2)])
-    for method in ("bca", "percentile", "image-level", "class-level"):
-        how = ComparisonOptions(IntervalChoice(method=method))
-        with pytest.raises(OptionError, match=f"interval='{method}' is for one model per method"):
-            compare_methods(["a", "b"], measured(values, (2, 2)), how)
+@pytest.mark.parametrize("method", ["bca", "percentile", "image-level", "class-level"])
+def test_only_students_interval_is_over_seeds(method: str) -> None:
+    with pytest.raises(OptionError, match=f"interval='{method}'"):
+        compared(models(4, 0.6, 0.02, 1), 2, 2, method=method)
 
 
-def test_equal_models_and_single_tasks_have_no_p() -> None:
-    same = np.tile(models(2, 0.6, 0.02, 1), 2)
-    (pair,) = compare_methods(["a", "b"], measured(same + 0.0, (2, 2))).pairs
-    assert (pair.difference.value, pair.p) != (0.0, None), "seeds of two methods are no pairs"
-    constant = compare_methods(["a", "b"], measured(np.full((5, 4), 0.5), (2, 2)))
-    assert "a: the values of all 2 seeds are equal in every task" in constant.notes[0]
+def test_what_does_not_vary_has_no_p() -> None:
+    (pair,) = compared(np.tile(models(2, 0.6, 0.02, 1), 2), 2, 2).pairs
+    assert pair.p is not None, "seeds of two methods are no pairs"
+    constant = compared(np.full((5, 4), 0.5), 2, 2)
+    assert "all 2 seeds are equal" in constant.notes[0]
     assert (constant.pairs[0].p, constant.values["a"].half_width) == (None, 0.0)
-    shifted = np.tile([0.5, 0.5, 0.6, 0.6], (5, 1))
-    assert np.isnan(compare_methods(["a", "b"], measured(shifted, (2, 2))).pairs[0].difference.low)
-    one = compare_methods(["a", "b"], measured(BY_HAND[:1], (2, 2)))
+    shifted = compared(np.tile([0.5, 0.5, 0.6, 0.6], (5, 1)), 2, 2)
+    assert np.isnan(shifted.pairs[0].difference.low)
+    one = compared(BY_HAND[:1], 2, 2)
     assert np.isnan(one.values["a"].low)
-    assert one.values["a"].n_seeds == 2
-    assert one.notes == ("one task says nothing about others: there is no interval and no p",)
+    assert (one.values["a"].n_seeds, len(one.notes)) == (2, 1)

@@ -24,6 +24,7 @@ SUMMARY = "Show the words that hurt most."
 
 BROKEN = {
     "check_loads": (GOOD.replace("import click", "raise SystemExit(3)"), SUMMARY),
+    "check_path": (GOOD, SUMMARY, ("completion", "words")),
     "check_summary": (GOOD, "Show the words. They hurt most."),
     "check_described": (GOOD.replace('"""Show the words that hurt most."""', ""), SUMMARY),
     "check_options_described": (GOOD.replace(', help="Level of intervals."', ""), SUMMARY),
@@ -55,13 +56,13 @@ def written(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "pandas.py").write_text("")  # it is the name that counts
 
-    def write(source, summary=SUMMARY, target="show"):
+    def write(source, summary=SUMMARY, path=("runs", "words"), target="show"):
         name = f"toy_{uuid.uuid4().hex}"
         (tmp_path / f"{name}.py").write_text(source)
         command = Command(
             name="show-words",
             target=f"{name}:{target}",
-            path=("runs", "words"),
+            path=path,
             summary=summary,
             group="Results",
         )
@@ -116,7 +117,7 @@ def test_a_target_that_is_no_command(written, failing):
 def test_a_command_of_the_core_is_checked_from_the_command_line(fsf):
     done = fsf("plugins", "check", "completion")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "completion: 8 passed, 0 failed, 0 skipped"
+    assert done.stdout.splitlines()[-1] == "completion: 9 passed, 0 failed, 0 skipped"
 
 
 def test_checks_of_commands_do_not_import_torch():

@@ -6,11 +6,12 @@ Does not import torch, so that packing a large data set needs little memory.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ import xxhash
 
 from fsframework.errors import DataError, argument
 from fsframework.interfaces.dataset import Dataset, Decoding
-from fsframework.pipeline.cache.rows import Made, Records, Rows, records_of
+from fsframework.pipeline.cache.rows import Records, Rows, records_of
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.progress import Reporter
 from fsframework.values import BoolArray, IntArray, UInt8Array, demand_disk, digest_of
@@ -47,6 +48,8 @@ _IMAGES_A_BLOCK, _BYTES_A_BLOCK = 256, 32 << 20
 """Limits of a decoded block: the smaller applies."""
 _BROKEN = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 """Both halves of the digest of an image that cannot be decoded."""
+_UNSEEN = _BROKEN
+"""Stands for the state of a file that this process has not looked at."""
 
 
 def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | None) -> int:
@@ -56,22 +59,6 @@ def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | Non
     """
     own = None if preprocessing.binding else dataset.native_size
     return wanted or own or preprocessing.size
-
-
-class PixelSource(Protocol):
-    """Images uint8 ``(n, H, W, 3)``, read by index: an array, or ``Pixels`` on disk."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """``(n, H, W, 3)``."""
-
-    def __len__(self) -> int: ...
-
-    @overload
-    def __getitem__(self, index: slice, /) -> UInt8Array: ...
-
-    @overload
-    def __getitem__(self, index: IntArray, /) -> UInt8Array: ...
 
 
 @dataclass(frozen=True)
@@ -99,6 +86,10 @@ class Pixels:
 
     def __getitem__(self, index: slice | IntArray) -> UInt8Array:
         return self.store.read(self.rows[index], self.reporter)
+
+
+PixelSource = UInt8Array | Pixels
+"""Images uint8 ``(n, H, W, 3)``, read by index: an array, or on disk."""
 
 
 @dataclass(frozen=True)
@@ -155,37 +146,24 @@ class ImageStore:
             return str(error)
         return f"{self.dataset.keys[row]}: could not be read when it was first decoded"
 
-    def fill(self, rows: IntArray, broken: Broken, label: str, reporter: Reporter) -> None:
-        """Decode the missing rows in blocks, while other processes wait.
+    def fill(
+        self, rows: IntArray, broken: Broken, label: str, reporter: Reporter, *, alone: bool = True
+    ) -> None:
+        """Decode the missing rows in blocks.
+
+        Args:
+            alone: whether other processes wait meanwhile; if not, they decode other rows.
 
         Raises:
             DataError: an image cannot be read and ``broken`` is not ``skip``; the message names it.
             FsfError: the disk is full or cannot be written to.
         """
         rows = np.unique(rows)
-        if not self.missing(rows, broken, reporter).size:
-            return
-        before: Records = self._rows.records(reporter).copy()
-
-        def find() -> IntArray:
-            missing = self.missing(rows, broken, reporter)
-            self.demand_disk(missing, reporter)
-            return missing
-
-        self._decode(find, broken, (label, len(rows)), reporter)
-        now = self._rows.records(reporter)
-        edited = (before["digest"] != now["digest"]).any(axis=1)
-        edited &= (before["check"] != 0) & ~_are_broken(before)
-        if count := int(edited.sum()):
-            changed = (
-                "image has changed since it was"
-                if count == 1
-                else "images have changed since they were"
-            )
-            reporter.note(
-                f"{count:,} cached {changed} decoded, although size and time of the file are "
-                "the same; what was computed from the old pixels is computed again"
-            )
+        missing = functools.partial(self.missing, rows, broken, reporter)
+        self.demand_disk(missing(), reporter)
+        make = functools.partial(self._made, broken, reporter)
+        stage = (label, len(rows))
+        self._rows.fill(missing, make, self.images_a_block, stage, reporter, alone=alone)
 
     def demand_disk(self, rows: IntArray, reporter: Reporter) -> None:
         """Check that those of some rows that are not on disk have space there.
@@ -200,15 +178,6 @@ class ImageStore:
             f"{new:,} images of {self.size} x {self.size} pixels",
             f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
         )
-
-    def decode(self, rows: IntArray, broken: Broken, reporter: Reporter) -> None:
-        """Decode some rows while other processes may decode others.
-
-        Raises:
-            DataError: an image cannot be read and ``broken`` is not ``skip``.
-        """
-        stage = ("images", len(rows))
-        self._decode(lambda: self.missing(rows, broken, reporter), broken, stage, reporter, False)
 
     def undecoded(self, rows: IntArray, reporter: Reporter) -> IntArray:
         """Return the rows that are not on disk; the files of others may have been edited since."""
@@ -235,9 +204,10 @@ class ImageStore:
             DataError: the file of a damaged row has changed since it was decoded.
         """
         if self._rows.damaged(rows, reporter).size:
-            known = self.digest(rows, reporter)
-            stage = ("images", len(np.unique(rows)))
-            self._decode(lambda: self._rows.damaged(rows, Reporter()), "fatal", stage, reporter)
+            known, stage = self.digest(rows, reporter), ("images", len(np.unique(rows)))
+            damaged = functools.partial(self._rows.damaged, rows, Reporter())
+            make = functools.partial(self._made, "fatal", reporter)
+            self._rows.fill(damaged, make, self.images_a_block, stage, reporter)
             if known != self.digest(rows, reporter):
                 raise DataError(
                     f"{self._rows.folder}: images have changed since they were decoded; run the "
@@ -246,29 +216,24 @@ class ImageStore:
         return self._rows.read(rows)
 
     def digest(self, rows: IntArray, reporter: Reporter) -> str:
-        """Return a digest of the pixels of some rows."""
+        """Return a digest of the pixels of some rows, the same on every machine."""
         return digest_of("pixels", self._rows.records(reporter)["digest"][rows])
 
-    def digest_of_all(self) -> str:
-        """Return a digest of the pixels of all images, the same on every machine."""
-        return self.digest(np.arange(len(self)), Reporter())
-
-    def _decode(
-        self,
-        find: Callable[[], IntArray],
-        broken: Broken,
-        stage: tuple[str, int],
-        reporter: Reporter,
-        alone: bool = True,
-    ) -> None:
-        def made(rows: IntArray) -> Made:
-            pixels, undecodable = self._decoded(rows, broken)
-            records = records_of(pixels)
-            records["digest"][undecodable] = _BROKEN
-            records["state"] = self._states(rows)
-            return pixels, records
-
-        self._rows.fill(find, made, self.images_a_block, stage, reporter, alone=alone)
+    def _made(
+        self, broken: Broken, reporter: Reporter, rows: IntArray
+    ) -> tuple[UInt8Array, Records]:
+        before = self._rows.records(reporter)[rows]
+        pixels, undecodable = self._decoded(rows, broken)
+        records = records_of(pixels)
+        records["digest"][undecodable] = _BROKEN
+        records["state"] = self._states(rows)
+        known = (before["check"] != 0) & ~_are_broken(before)
+        if (known & (before["digest"] != records["digest"]).any(axis=1)).any():
+            reporter.note(
+                "cached images have changed since they were decoded, although size and time of "
+                "their files are the same; what was computed from the old pixels is computed again"
+            )
+        return pixels, records
 
     @property
     def images_a_block(self) -> int:
@@ -277,18 +242,17 @@ class ImageStore:
 
     def _states(self, rows: IntArray) -> npt.NDArray[np.uint64]:
         """Return a hash of the state of each image's file, as this process first saw it."""
-        known, seen = self._seen
-        new = rows[~seen[rows]]
+        known = self._known
+        new = rows[known[rows] == _UNSEEN]
         known[new] = [
             xxhash.xxh3_64_intdigest(state.encode()) if state else 0
             for state in self.dataset.local_states(new)
         ]
-        seen[new] = True
         return known[rows]
 
     @cached_property
-    def _seen(self) -> tuple[npt.NDArray[np.uint64], BoolArray]:
-        return np.zeros(len(self), np.uint64), np.zeros(len(self), bool)
+    def _known(self) -> npt.NDArray[np.uint64]:
+        return np.full(len(self), _UNSEEN)
 
     def _decoded(self, block: IntArray, broken: Broken) -> tuple[UInt8Array, list[int]]:
         """Return the pixels of some images, and the places of those that cannot be decoded."""
@@ -330,7 +294,6 @@ def _are_broken(records: Records) -> BoolArray:
     return broken
 
 
-@dataclass(frozen=True, eq=False)
 class Readable(Dataset):
     """A data set without the images that cannot be decoded.
 
@@ -339,23 +302,15 @@ class Readable(Dataset):
         rows: int64 ``(n,)``, the indices of ``original`` that are kept, ascending.
     """
 
-    original: Dataset
-    rows: IntArray
-
-    def __post_init__(self) -> None:
-        whole, rows = self.original, self.rows
-        kept: dict[str, Any] = {
-            "native_size": whole.native_size,
-            "about": whole.about,
-            "keys": tuple(whole.keys[i] for i in rows),
-            "labels": whole.labels[rows],
-            "class_names": whole.class_names,
-            "splits": whole.splits,
-            "metadata": {k: tuple(column[i] for i in rows) for k, column in whole.metadata.items()},
-            "fingerprint": digest_of("readable", whole.fingerprint, rows),
-        }
-        for name, value in kept.items():
-            object.__setattr__(self, name, value)
+    def __init__(self, original: Dataset, rows: IntArray) -> None:
+        self.original, self.rows = original, rows
+        self.native_size, self.about = original.native_size, original.about
+        self.keys = tuple(original.keys[i] for i in rows)
+        self.labels = original.labels[rows]
+        self.class_names, self.splits = original.class_names, original.splits
+        columns = original.metadata.items()
+        self.metadata = {name: tuple(column[i] for i in rows) for name, column in columns}
+        self.fingerprint = digest_of("readable", original.fingerprint, rows)
 
     def image(self, index: int) -> UInt8Array:
         """Return one image, RGB uint8 ``(H, W, 3)``."""

@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,12 @@ from fsframework.pipeline.cache.sealed import discard, held, is_ordinary
 from fsframework.pipeline.progress import Reporter
 from fsframework.values import BoolArray, IntArray, UInt8Array
 
-__all__ = ["Made", "Records", "Rows", "records_of", "stored_array"]
+__all__ = ["Records", "Rows", "records_of"]
 
 Records = npt.NDArray[Any]
 """One structured value per row: ``digest``, ``state`` for whoever makes the rows, ``check``."""
-Made = tuple[npt.NDArray[Any], Records]
-"""Rows ``(k, ...)`` and their records ``(k,)``."""
+Make = Callable[[IntArray], tuple[npt.NDArray[Any], Records]]
+"""Makes some rows: ``(k, ...)``, and their records ``(k,)``."""
 
 _RECORD = np.dtype([("digest", "<u8", (2,)), ("state", "<u8"), ("check", "<u8")])
 _WEIGHTS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
@@ -120,7 +120,7 @@ class Rows:
     def fill(
         self,
         find: Callable[[], IntArray],
-        make: Callable[[IntArray], Made],
+        make: Make,
         at_once: int,
         stage: tuple[str, int],
         reporter: Reporter,
@@ -130,33 +130,30 @@ class Rows:
         """Make rows, ``at_once`` at a time.
 
         Args:
-            find: returns the rows to make; called once the records on disk have been read again.
-            make: makes some rows.
+            find: returns the rows to make; if there are any, it is called again when the records on
+                disk have been read again.
             stage: the label of the progress, and the number of rows that it counts.
             alone: whether other processes wait meanwhile; if not, they make other rows.
 
         Raises:
             FsfError: the disk is full or cannot be written to.
         """
-        with self._held(reporter, alone):
+        if not find().size:
+            return
+        with held(self.folder, reporter) if alone else nullcontext():
             self._records = None
             todo = find()
-            if not todo.size:
-                return
             label, total = stage
             with reporter.stage(label, total, total - len(todo)) as advance:
                 for first in range(0, len(todo), at_once):
                     rows = todo[first : first + at_once]
                     content, records = make(rows)
-                    with self._held(reporter, not alone):
+                    with nullcontext() if alone else held(self.folder, reporter):
                         self._put(rows, content, records, reporter)
                     advance(len(rows))
 
-    def _held(self, reporter: Reporter, wanted: bool) -> AbstractContextManager[None]:
-        return held(self.folder, reporter) if wanted else nullcontext()
-
     def _put(
-        self, rows: IntArray, made: npt.NDArray[Any], new: Records, reporter: Reporter
+        self, rows: IntArray, content: npt.NDArray[Any], new: Records, reporter: Reporter
     ) -> None:
         new["check"] = _checks(new)
         self.records(reporter)[rows] = new
@@ -164,23 +161,21 @@ class Rows:
         try:
             if not self._is_whole():
                 self._create()
-            self._write(self.path, len(self._header), rows, np.ascontiguousarray(made, self.dtype))
-            self._write(self._file, _ID_BYTES, rows, new)
+            content = np.ascontiguousarray(content, self.dtype)
+            for path, start, values in (
+                (self.path, len(self._header), content),
+                (self._file, _ID_BYTES, new),
+            ):
+                # Plain writes, since a full disk kills a process that writes to a memory map.
+                with path.open("r+b") as file:
+                    for part in _runs(rows):
+                        file.seek(start + int(rows[part.start]) * values[:1].nbytes)
+                        file.write(values[part].tobytes())
             self._checked[rows] = True
         except OSError as error:
             # Where nothing can be written, what is there may be what was made.
             if not is_ordinary(self.path) or self.damaged(rows, Reporter()).size:
                 raise explain_os_error(error, self.path) from error
-
-    def _write(self, path: Path, start: int, rows: IntArray, values: npt.NDArray[Any]) -> None:
-        # Plain writes, since a full disk kills a process that writes to a memory map.
-        size = values[:1].nbytes
-        with path.open("r+b", buffering=0) as file:
-            for part in _runs(rows):
-                file.seek(start + int(rows[part.start]) * size)
-                left = memoryview(values[part].tobytes())
-                while left:
-                    left = left[file.write(left) :]
 
     def read(self, rows: IntArray) -> npt.NDArray[Any]:
         """Return rows ``(k, ...)``, in any order, unchecked.
@@ -193,58 +188,28 @@ class Rows:
         """
         found = np.empty((len(rows), *self.shape[1:]), self.dtype)
         flat = _bytes_of(found)
-        with self.path.open("rb", buffering=0) as file:
+        with self.path.open("rb") as file:
             for part in _runs(rows):
                 file.seek(len(self._header) + int(rows[part.start]) * self._row_bytes)
-                left = flat[part].reshape(-1).data
-                while left:
-                    if not (count := file.readinto(left)):
-                        raise DataError(f"{self.path} ends too early; run the same command again")
-                    left = left[count:]
+                if file.readinto(flat[part].reshape(-1).data) < flat[part].size:
+                    raise DataError(f"{self.path} ends too early; run the same command again")
         return found
 
-    def built(
-        self,
-        make: Callable[[int, int], npt.NDArray[Any]],
-        block: int,
-        used: IntArray,
-        reporter: Reporter,
-    ) -> npt.NDArray[Any]:
+    def built(self, make: Make, block: int, used: IntArray, reporter: Reporter) -> npt.NDArray[Any]:
         """Map the array into memory after making all rows that are missing or damaged.
 
         What is written to the map does not reach the file.
 
         Args:
-            make: returns rows ``start..stop``.
+            make: makes rows of one block.
             block: rows per call of ``make``, always from a multiple of ``block`` on.
             used: the rows that are checked.
             reporter: of progress.
         """
-        if self.unmade(block, used, reporter).size:
-            self.make(make, block, lambda: self.unmade(block, used, reporter), reporter)
+        stage = (self.what, len(self))
+        self.fill(lambda: self.unmade(block, used, reporter), make, block, stage, reporter)
         # Copy-on-write, so that PyTorch can use the array without a copy.
         return np.memmap(self.path, self.dtype, "c", len(self._header), self.shape)
-
-    def make(
-        self,
-        make: Callable[[int, int], npt.NDArray[Any]],
-        block: int,
-        find: Callable[[], IntArray],
-        reporter: Reporter,
-        *,
-        alone: bool = True,
-    ) -> None:
-        """Make whole blocks of rows; the arguments are those of ``fill`` and ``built``."""
-
-        def made(rows: IntArray) -> Made:
-            try:
-                content = np.ascontiguousarray(make(int(rows[0]), int(rows[-1]) + 1), self.dtype)
-            except OSError as error:
-                # The error concerns a file being read, not the one being written.
-                raise DataError(f"{self.what}: {error}") from error
-            return content, records_of(content)
-
-        self.fill(find, made, block, (self.what, len(self)), reporter, alone=alone)
 
     def unmade(self, block: int, used: IntArray, reporter: Reporter) -> IntArray:
         """Return the rows that ``built`` makes: whole blocks with missing or damaged rows.
@@ -276,7 +241,7 @@ class Rows:
         return all(
             is_ordinary(path)
             and path.stat().st_size == len(start) + len(self) * size
-            and _beginning(path, len(start)) == start
+            and _begins(path, start)
             for path, start, size in files
         )
 
@@ -286,39 +251,9 @@ class Rows:
         return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-def stored_array(
-    folder: Path,
-    shape: tuple[int, ...],
-    dtype: npt.DTypeLike,
-    make: Callable[[int, int], npt.NDArray[Any]],
-    *,
-    block: int,
-    label: str,
-    reporter: Reporter,
-) -> npt.NDArray[Any]:
-    """Map the array cached in ``folder`` into memory, making what is missing or damaged.
-
-    Args:
-        folder: ``.../STAGE/KEY``.
-        shape: shape of the whole array.
-        dtype: type of the whole array.
-        make: returns rows ``start..stop`` of the array.
-        block: rows per call of ``make``, always from a multiple of ``block`` on.
-        label: what the array holds, for messages.
-        reporter: of progress.
-
-    A killed build resumes with the block where it stopped.
-
-    Raises:
-        FsfError: the disk is full or cannot be written to.
-    """
-    rows = Rows(folder, shape, dtype, label)
-    return rows.built(make, block, np.arange(len(rows)), reporter)
-
-
-def _beginning(path: Path, size: int) -> bytes:
+def _begins(path: Path, start: bytes) -> bool:
     with path.open("rb") as file:
-        return file.read(size)
+        return file.read(len(start)) == start
 
 
 def _bytes_of(rows: npt.NDArray[Any]) -> UInt8Array:

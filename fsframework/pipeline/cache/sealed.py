@@ -7,6 +7,7 @@ folder as well, so that one cached file does not pass for another.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -31,7 +32,6 @@ __all__ = [
 ]
 
 _Loaded = TypeVar("_Loaded")
-_BLOCK = 1 << 20
 
 
 def save_sealed(path: Path, save: Callable[[Path], None]) -> None:
@@ -123,6 +123,4 @@ def _digest(path: Path, called: Path) -> str:
     """Return the digest of a file; ``called`` is its path when in place."""
     state = xxhash.xxh3_128(f"{called.parent.name}/{called.name}\n".encode())
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            state.update(block)
-    return state.hexdigest()
+        return hashlib.file_digest(file, lambda: state).hexdigest()

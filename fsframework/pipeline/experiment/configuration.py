@@ -10,22 +10,17 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
+from fsframework.components.conversion import parameters
 from fsframework.components.objects import named
 from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import (
-    Component,
-    parameters,
-    plain,
-    resolve_component,
-    resolve_settings,
-)
+from fsframework.components.resolution import Component, plain, resolve_component, resolve_settings
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.pipeline.experiment.options import ARGUMENTS, SEEDS, Settings, check_keys
 from fsframework.pipeline.experiment.recipes import Recipe
-from fsframework.pipeline.experiment.stages import (
+from fsframework.pipeline.experiment.stages import Stage
+from fsframework.pipeline.experiment.staging import (
     Recipes,
-    Stage,
     argument_apart,
     find_recipes,
     resolve_stages,
@@ -87,8 +82,9 @@ class Experiment:
         found = {kind: getattr(self, kind) for kind in ROLES}
         return {**found, **({"detector": self.detector} if self.detector else {})}
 
-    def to_json(self) -> dict[str, Any]:
-        """Return every resolved value as JSON values."""
+    @functools.cached_property
+    def options(self) -> Mapping[str, Any]:
+        """Every resolved value as JSON values, in the shape of a configuration file."""
         return {
             **plain(vars(self.settings)),
             "statistics": [c.to_json() for c in self.statistics.values()],

@@ -5,8 +5,6 @@ field; the command line, configuration files, ``fsframework.run``, ``--dry-run``
 reference of options (``docs/options.md``) are read from it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping
@@ -16,7 +14,14 @@ from typing import Annotated, Any, Literal, get_origin
 
 from fsframework._reading import parse_toml, read_file
 from fsframework.components.options import (
+    IMAGES,
+    MAIN_OPTIONS,
+    MEASURING,
     MOST_LEVELS,
+    RUNNING,
+    TASKS,
+    TRAINING,
+    WORDS,
     Given,
     Option,
     check_values,
@@ -25,19 +30,16 @@ from fsframework.components.options import (
     over,
 )
 from fsframework.errors import OptionError, argument, close_matches
-from fsframework.pipeline.experiment.recipes import EMBEDDED, QUICK
-from fsframework.pipeline.experiment.stages import TRAINING, Precision, Stage
+from fsframework.pipeline.experiment.stages import Precision, Stage
 from fsframework.statistics.estimators import Interval, IntervalChoice
 
 __all__ = [
     "ARGUMENTS",
-    "IMAGES",
+    "EMBEDDED",
     "LISTS",
-    "MAIN_OPTIONS",
-    "RUNNING",
-    "SECTIONS",
+    "OF_RUN",
+    "QUICK",
     "SEEDS",
-    "TASKS",
     "Arguments",
     "Settings",
     "WordChoice",
@@ -47,14 +49,11 @@ __all__ = [
     "read_config",
 ]
 
-MAIN_OPTIONS = "Main options"
-TASKS = "Tasks"
-WORDS = "Words"
-MEASURING = "Measuring"
-IMAGES = "Images"
-RUNNING = "Running"
-SECTIONS = (MAIN_OPTIONS, TASKS, WORDS, TRAINING, MEASURING, IMAGES, RUNNING)
-"""Sections of the help and of the reference, in this order."""
+EMBEDDED = "planted"
+"""The data set that needs no file, for which quick recipes are made."""
+
+QUICK = "quick"
+"""The recipe that is used unless another is given."""
 
 
 def _plugin(
@@ -64,7 +63,7 @@ def _plugin(
     return Option(section, "NAME[:ARG]", without, names=kind, env=env, of_run=of_run)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(init=False, repr=False, eq=False)  # only its fields are read
 class Arguments:
     """What a run takes besides its settings: components, and short names of their options.
 
@@ -227,6 +226,9 @@ ARGUMENTS: Mapping[str, Option] = {
     },
 }
 """The options that have a name of their own, on the command line, in files and in calls."""
+
+OF_RUN = tuple(one.flag for one in ARGUMENTS.values() if one.section and one.of_run)
+"""Flags, without dashes, of the options that tell what a run does."""
 
 LISTS = (
     *("statistics", "training"),

@@ -47,20 +47,21 @@ from __future__ import annotations
 import datetime
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from fsframework._reading import parse_toml
 from fsframework.components.package_files import package_file
 from fsframework.components.registry import Plugin, Registry
 from fsframework.errors import OptionError, PluginError, argument, close_matches
+from fsframework.pipeline.experiment.options import EMBEDDED, QUICK
 
 __all__ = [
-    "EMBEDDED",
     "FILE_NAME",
-    "QUICK",
     "Expected",
     "Recipe",
     "find_recipe",
@@ -69,38 +70,46 @@ __all__ = [
 ]
 
 FILE_NAME = "recipes.toml"
-EMBEDDED = "planted"
-"""The data set that needs no file, for which quick recipes are made."""
-
-QUICK = "quick"
-"""The recipe that is used unless another is given."""
-
-_KEYS: Mapping[str, Any] = {
-    "name": str, "method": (str, list), "datasets": list, "shot": int, "source": str,
-    "accuracy": (int, float), "accuracy_on": str, "verified": datetime.date, "set": dict,
-    "expected": list, "backbones": dict,
-}  # fmt: skip
-_NEEDED = ("name", "method", "source", "set")
-_KEYS_EXPECTED: Mapping[str, Any] = {
-    "method": str, "backbone": str, "way": int, "shot": int, "accuracy": (int, float),
-}  # fmt: skip
-_NEEDED_EXPECTED = ("backbone", "way", "shot", "accuracy")
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An accuracy that a recipe is expected to reach.
 
     Args:
         backbone: its name.
         way: of the tasks; ``shot`` likewise.
         accuracy: in percent.
+        method: as the recipe spells it; empty for its first.
     """
 
     backbone: str
     way: int
     shot: int
     accuracy: float
+    method: str = ""
+
+
+class _Table(msgspec.Struct, forbid_unknown_fields=True):
+    """A table ``[[recipe]]`` of a file."""
+
+    name: str
+    method: str | list[str]
+    source: str
+    set: dict[str, Any]
+    datasets: tuple[str, ...] = ()
+    shot: int | None = None
+    backbones: dict[str, dict[str, Any]] = {}
+    accuracy: float | None = None
+    accuracy_on: str = ""
+    expected: tuple[Expected, ...] = ()
+    verified: datetime.date | None = None
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """A file of recipes."""
+
+    recipe: list[_Table]
+    training: dict[str, dict[str, Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -307,46 +316,30 @@ def _read_once(path: Path, changed: int, size: int) -> tuple[Recipe, ...]:
 
 def _read(path: Path) -> Iterator[Recipe]:
     try:
-        raw = parse_toml(path.read_text(encoding="utf-8"))
+        file = msgspec.convert(parse_toml(path.read_text(encoding="utf-8")), _File)
     except (OSError, ValueError) as error:
         raise PluginError(f"{path}: cannot be read as recipes ({error})") from None
-    named = raw.pop("training", {})
-    for number, table in enumerate(_tables(raw, path), start=1):
-        yield from _recipes_in(table, named, f"{path}: recipe {number}")
+    for number, table in enumerate(file.recipe, start=1):
+        yield from _recipes_in(table, file.training, f"{path}: recipe {number}")
 
 
-def _recipes_in(table: Mapping[str, Any], named: Mapping[str, Any], where: str) -> Iterator[Recipe]:
+def _recipes_in(table: _Table, named: Mapping[str, Any], where: str) -> Iterator[Recipe]:
     """Yield the recipe in a table once for each of its methods."""
-    _check_table(table, _KEYS, _NEEDED, where)
-    options = dict(table["set"])
+    options = dict(table.set)
     if "training" in options:
         training = _whole(options["training"], named, where)
         if "stages" in training:
             training["stages"] = [_whole(one, named, where) for one in training["stages"]]
         options["training"] = training
-    listed = table.get("expected", [])
-    for row in listed:
-        if not isinstance(row, dict):
-            raise PluginError(f"{where}: expected must be a list of tables")
-        _check_table(row, _KEYS_EXPECTED, _NEEDED_EXPECTED, f"{where}, expected")
-    methods = table["method"] if isinstance(table["method"], list) else [table["method"]]
-    if unknown := [row["method"] for row in listed if row.get("method", methods[0]) not in methods]:
+    methods = table.method if isinstance(table.method, list) else [table.method]
+    if unknown := [e.method for e in table.expected if e.method not in (*methods, "")]:
         raise PluginError(f"{where}, expected: {unknown[0]!r} is not among its methods")
-    apart = ("set", "datasets", "method", "expected")
-    rest = {key: value for key, value in table.items() if key not in apart}
+    apart = ("set", "method", "expected")
+    rest = {k: v for k, v in msgspec.structs.asdict(table).items() if k not in apart}
     for spelt in methods:
-        name, _, value = str(spelt).partition(":")
-        own = [row for row in listed if row.get("method", methods[0]) == spelt]
-        yield Recipe(
-            method=name,
-            value=value,
-            options=options,
-            datasets=tuple(table.get("datasets", ())),
-            expected=tuple(
-                Expected(**{k: v for k, v in row.items() if k != "method"}) for row in own
-            ),
-            **rest,
-        )
+        name, _, value = spelt.partition(":")
+        own = tuple(e for e in table.expected if (e.method or methods[0]) == spelt)
+        yield Recipe(method=name, value=value, options=options, expected=own, **rest)
 
 
 def _whole(training: Mapping[str, Any], named: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -359,23 +352,3 @@ def _whole(training: Mapping[str, Any], named: Mapping[str, Any], where: str) ->
         known = ", ".join(named) or "none"
         raise PluginError(f"{where}: like = {like!r} is not among [training.NAME]: {known}")
     return {**named[like], **found}
-
-
-def _check_table(
-    table: Mapping[str, Any], keys: Mapping[str, Any], needed: Sequence[str], where: str
-) -> None:
-    for key, value in table.items():
-        if key not in keys or not isinstance(value, keys[key]):
-            raise PluginError(f"{where}: {key} = {value!r} does not belong there")
-    if missing := [key for key in needed if key not in table]:
-        raise PluginError(f"{where}: lacks {', '.join(missing)}")
-
-
-def _tables(raw: Mapping[str, Any], path: Path) -> Sequence[dict[str, Any]]:
-    tables = raw.get("recipe")
-    if not isinstance(tables, list) or list(raw) != ["recipe"]:
-        raise PluginError(
-            f"{path}: must be a list of tables [[recipe]], may have tables [training.NAME], and "
-            "has nothing else"
-        )
-    return tables

@@ -16,7 +16,7 @@ from torch import Tensor
 from fsframework._calls import about, is_out_of_memory
 from fsframework.errors import DataError, argument
 from fsframework.pipeline.cache.images import Pixels, PixelSource
-from fsframework.pipeline.cache.rows import Rows
+from fsframework.pipeline.cache.rows import Records, Rows, records_of
 from fsframework.pipeline.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.stages import Precision
@@ -218,7 +218,7 @@ class FeatureStore:
             [model.preprocessing_identity],
             f"{model.mean.device.type} {precision}",
         )
-        first = self._made(0, 1)
+        first, _ = self._made(np.arange(1))
         self.shape = (len(images), *first.shape[1:])
         folder = workspace.cache / "features" / self.key[:24]
         self._rows = Rows(folder, self.shape, first.dtype, "features")
@@ -233,9 +233,9 @@ class FeatureStore:
         """Number of images that are embedded together."""
         return self._embed.at_once
 
-    def _made(self, start: int, stop: int) -> npt.NDArray[Any]:
-        found: npt.NDArray[Any] = self._embed(self._images[start:stop]).cpu().numpy()
-        return found
+    def _made(self, rows: IntArray) -> tuple[npt.NDArray[Any], Records]:
+        found: npt.NDArray[Any] = self._embed(self._images[rows]).cpu().numpy()
+        return found, records_of(found)
 
     def built(self, used: IntArray, reporter: Reporter) -> npt.NDArray[Any]:
         """Map the features into memory after making those that are missing or damaged.
@@ -256,7 +256,8 @@ class FeatureStore:
         def find() -> IntArray:
             return np.intersect1d(rows, self._rows.unmade(self.block, rows[:0], reporter))
 
-        self._rows.make(self._made, self.block, find, reporter, alone=False)
+        stage = ("features", len(self._images))
+        self._rows.fill(find, self._made, self.block, stage, reporter, alone=False)
 
 
 @torch.no_grad()

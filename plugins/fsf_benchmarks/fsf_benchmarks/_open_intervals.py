@@ -194,8 +194,8 @@ class OpenIntervals(Benchmark):
         A task file in ``tasks_dir`` takes precedence; a missing one is taken from the published
         files, or drawn, and written there.
         """
+        from fsf_tools import export_jsonl
         from fsframework.api.data import draw
-        from fsframework.api.files import export_jsonl
 
         shape = {"name": "depleting", "n_shot": shot, "n_query": QUERIES[shot]}
         stem = f"{_called(data)}-{shot}-shot".replace(" ", "-").replace("/", "-")

@@ -49,8 +49,8 @@ def check_overrides(
 
 def result_of(planned: Planned, result: Result) -> ExperimentResult:
     """Return what came of a planned experiment, which is about an ``ExperimentDescription``."""
-    assert planned.description is not None, "experiments of benchmarks are resolved"
-    options, run = planned.description.options, result.run
+    assert planned.resolved is not None, "experiments of benchmarks are resolved"
+    options, run = planned.resolved.options, result.run
     if run is None:
         return ExperimentResult(description=planned.about, options=options, reason=result.reason)
     record = run.record

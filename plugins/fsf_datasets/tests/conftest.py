@@ -18,12 +18,18 @@ def shared() -> Path:
 
 
 @pytest.fixture
-def write() -> Callable[..., Path]:
-    """Write a small image of one colour, creating its folders."""
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "data"
 
-    def write_image(file: Path, colour: tuple[int, int, int] = (10, 20, 30)) -> Path:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.full((6, 8, 3), colour, np.uint8)).save(file)
-        return file
 
-    return write_image
+@pytest.fixture
+def images(root: Path) -> Callable[..., Path]:
+    """Write small images of one colour, creating their folders; returns the root."""
+
+    def write(*names: str, colour: tuple[int, int, int] = (10, 20, 30)) -> Path:
+        for name in names:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.full((6, 8, 3), colour, np.uint8)).save(root / name)
+        return root
+
+    return write

@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,95 +16,75 @@ import pytest
 from fsf_datasets import Folder
 from fsframework.interfaces import DataError, OptionError
 
-Write = Callable[..., Path]
+Images = Callable[..., Path]
+LEVELS = ("crow/winter/1.png", "crow/spring/2.png", "crow/3.png", "owl/winter/at night/4.png")
 
 
-def test_classes_are_folders_in_natural_order(tmp_path: Path, write: Write) -> None:
-    for key in ("b/2.png", "b/10.png", "a10/x.PNG", "a2/y.JpEg", "a2/.hidden.png", ".git/z.png"):
-        write(tmp_path / key)
-    (tmp_path / "b" / "notes.txt").write_text("no image")
-    data = Folder(path=tmp_path)
-    assert data.keys == ("a2/y.JpEg", "a10/x.PNG", "b/2.png", "b/10.png")
-    assert data.class_names == ("a2", "a10", "b")
-    assert data.labels.tolist() == [0, 1, 2, 2]
-    assert data.metadata == {}
-    assert data.image(1).tolist() == [[[10, 20, 30]] * 8] * 6
+@pytest.mark.parametrize(
+    ("files", "options", "classes"),
+    [
+        (("b/2.png", "a10/x.PNG", "a2/y.JpEg", "a2/.z.png", ".git/z.png"), {}, ("a2", "a10", "b")),
+        (("o/G/a/1.png", "o/G/b/1.png", "o/L/a/1.png"), {}, ("G/a", "G/b", "L/a")),
+        (("pets/cat/1.png", "pets/cat/2.png"), {}, ("cat",)),
+        (("o/Käse/日本.png",), {}, ("Käse",)),
+        (LEVELS, {"levels": 1}, ("crow", "owl")),
+        (LEVELS, {"levels": 2}, ("crow", "crow/spring", "crow/winter", "owl/winter")),
+    ],
+)
+def test_classes_are_folders_in_natural_order(
+    images: Images, files: tuple[str, ...], options: dict[str, Any], classes: tuple[str, ...]
+) -> None:
+    root = images(*(unicodedata.normalize("NFD", file) for file in files))
+    (root / "notes.txt").write_text("no image")
+    data = Folder(path=str(root), **options)  # type: ignore[arg-type]
+    assert data.class_names == classes
+    assert set(data.keys) == {f for f in files if "/." not in f and not f.startswith(".")}
+    for key, label in zip(data.keys, data.labels, strict=True):
+        parts = data.class_names[label].split("/")
+        assert parts == [part for part in key.split("/") if part in parts]
+    assert data.image(0).tolist() == [[[10, 20, 30]] * 8] * 6
 
 
-def test_a_path_may_be_a_string(tmp_path: Path, write: Write) -> None:
-    write(tmp_path / "a" / "1.png")
-    data = Folder(path=str(tmp_path))  # type: ignore[arg-type]
-    assert data.path == tmp_path
-
-
-def test_nested_classes_lose_the_folders_common_to_all(tmp_path: Path, write: Write) -> None:
-    for key in ("Greek/alpha", "Greek/beta", "Latin/alpha"):
-        write(tmp_path / "omniglot" / key / "1.png")
-    data = Folder(path=tmp_path)
-    assert data.class_names == ("Greek/alpha", "Greek/beta", "Latin/alpha")
-    assert data.keys[0] == "omniglot/Greek/alpha/1.png"
-
-
-def test_levels_separate_classes_from_contexts(tmp_path: Path, write: Write) -> None:
-    for key in ("crow/winter/1", "crow/spring/2", "crow/3", "owl/winter/at night/4"):
-        write(tmp_path / f"{key}.png")
-    data = Folder(path=tmp_path, levels=1)
-    assert data.class_names == ("crow", "owl")
-    found = dict(zip(data.keys, data.metadata["context"], strict=True))
-    assert found == {
+def test_levels_below_classes_are_their_contexts(images: Images) -> None:
+    data = Folder(path=images(*LEVELS), levels=1)
+    assert dict(zip(data.keys, data.metadata["context"], strict=True)) == {
         "crow/3.png": "",
         "crow/spring/2.png": "spring",
         "crow/winter/1.png": "winter",
         "owl/winter/at night/4.png": "winter/at night",
     }
     assert data.problems() == []
-    assert Folder(path=tmp_path, levels=2).class_names == (
-        "crow", "crow/spring", "crow/winter", "owl/winter",
-    )  # fmt: skip
     with pytest.raises(OptionError, match="levels must be at least 1, not 0"):
-        Folder(path=tmp_path, levels=0)
+        Folder(path=data.path, levels=0)
 
 
-def test_levels_are_counted_below_splits(tmp_path: Path, write: Write) -> None:
-    for key in ("train/crow/winter/1", "test/owl/spring/2", "test/owl/winter/3"):
-        write(tmp_path / f"{key}.png")
-    data = Folder(path=tmp_path, levels=1)
-    assert data.splits == {"train": ("crow",), "test": ("owl",)}
-    assert sorted(data.metadata["context"]) == ["spring", "winter", "winter"]
-
-
-def test_a_stray_nested_folder_is_a_problem(tmp_path: Path, write: Write) -> None:
-    for key in ("crow/1", "owl/2", "owl/extra/deep/3"):
-        write(tmp_path / f"{key}.png")
-    data = Folder(path=tmp_path)
+def test_a_stray_nested_folder_is_a_problem(images: Images) -> None:
+    data = Folder(path=images("crow/1.png", "owl/2.png", "owl/extra/deep/3.png"))
     assert data.class_names == ("crow", "owl", "owl/extra/deep")
-    assert data.problems() == [
-        "separate classes because they are nested deeper than others: 'owl/extra/deep'; levels=1 "
-        "merges them into the folder above"
-    ]
+    (problem,) = data.problems()
+    assert "'owl/extra/deep'; levels=1" in problem
 
 
-def test_a_single_class_keeps_its_name(tmp_path: Path, write: Write) -> None:
-    write(tmp_path / "pets" / "cat" / "1.png")
-    write(tmp_path / "pets" / "cat" / "2.png")
-    assert Folder(path=tmp_path).class_names == ("cat",)
+def test_folders_named_as_splits(images: Images, tmp_path: Path) -> None:
+    names = ("train/crow/winter/1.png", "valid/elk/x/1.png", "test/owl/spring/2.png")
+    data = Folder(path=images(*(f"data/{name}" for name in names)), levels=1)
+    assert data.splits == {"test": ("owl",), "train": ("crow",), "val": ("elk",)}
+    assert data.keys[data.split_indices("val")[0]] == "data/valid/elk/x/1.png"
+    assert sorted(data.metadata["context"]) == ["spring", "winter", "x"]
+    root = images("data/test/crow/1.png") / "data"
+    with pytest.raises(DataError, match="'crow' is in the splits 'test' and 'train'"):
+        Folder(path=root, levels=1)
+    split = tmp_path / "split.json"
+    split.write_text('{"test": ["train/crow", "test/crow"]}')  # makes them ordinary folders
+    assert Folder(path=root, split=split, levels=2).splits == {"test": ("test/crow", "train/crow")}
 
 
-def test_names_beyond_ascii_have_one_form(tmp_path: Path, write: Write) -> None:
-    decomposed = unicodedata.normalize("NFD", "Käse")
-    write(tmp_path / decomposed / "日本.png")
-    data = Folder(path=tmp_path)
-    assert data.keys == ("Käse/日本.png",)
-    assert data.image(0).shape == (6, 8, 3)
-
-
-def test_names_that_differ_only_in_unicode_form(tmp_path: Path, write: Write) -> None:
-    for form in ("NFC", "NFD"):
-        write(tmp_path / unicodedata.normalize(form, "Käse") / "1.png")
-    if len(list(tmp_path.iterdir())) == 1:
+def test_names_that_differ_only_in_unicode_form(images: Images) -> None:
+    root = images(*(unicodedata.normalize(form, "Käse") + "/1.png" for form in ("NFC", "NFD")))
+    if len(list(root.iterdir())) == 1:
         pytest.skip("this file system stores one form only")
-    with pytest.raises(DataError, match="another file has the same name in another Unicode form"):
-        Folder(path=tmp_path)
+    with pytest.raises(DataError, match="same name in another Unicode form"):
+        Folder(path=root)
 
 
 def test_names_that_are_not_unicode(tmp_path: Path) -> None:
@@ -116,55 +97,30 @@ def test_names_that_are_not_unicode(tmp_path: Path) -> None:
         Folder(path=tmp_path)
 
 
-def test_folders_named_as_splits(tmp_path: Path, write: Write) -> None:
-    for key in ("train/cat", "train/dog", "valid/elk", "test/ant"):
-        write(tmp_path / "data" / key / "1.png")
-    data = Folder(path=tmp_path)
-    assert data.class_names == ("ant", "cat", "dog", "elk")
-    assert data.splits == {"test": ("ant",), "train": ("cat", "dog"), "val": ("elk",)}
-    assert data.keys[data.split_indices("val")[0]] == "data/valid/elk/1.png"
-
-
-def test_folders_named_as_splits_must_not_share_a_class(tmp_path: Path, write: Write) -> None:
-    for key in ("train/cat", "test/cat"):
-        write(tmp_path / key / "1.png")
-    with pytest.raises(DataError, match="the class 'cat' is in the splits 'test' and 'train'"):
-        Folder(path=tmp_path)
-
-
-def test_nothing_depends_on_the_order_of_a_set(tmp_path: Path, write: Write) -> None:
+def test_nothing_depends_on_the_order_of_a_set(images: Images) -> None:
     """Python orders sets of strings differently in every process."""
-    for key in ("val/owl", "train/cat", "train/dog", "test/cow", "test/hen", "val/ant"):
-        write(tmp_path / key / "1.png")
+    keys = ("val/owl", "train/cat", "train/dog", "test/cow", "test/hen", "val/ant")
+    root = images(*(f"{key}/1.png" for key in keys))
     code = (
         "import sys; from fsf_datasets import Folder; data = Folder(path=sys.argv[1]);"
         "print(data.fingerprint, list(data.splits), data.class_names)"
     )
     said = {
         subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path)],
+            [sys.executable, "-c", code, str(root)],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
             check=True,
         ).stdout
-        for seed in "01234567"
+        for seed in "0123"
     }
     assert len(said) == 1, said
 
 
-def test_a_split_file_makes_split_folders_ordinary(tmp_path: Path, write: Write) -> None:
-    for key in ("train/cat", "test/cat"):
-        write(tmp_path / "images" / key / "1.png")
-    (tmp_path / "split.json").write_text('{"test": ["train/cat", "test/cat"]}')
-    data = Folder(path=tmp_path / "images", split=tmp_path / "split.json")
-    assert data.splits == {"test": ("test/cat", "train/cat")}
-
-
-def test_pattern_makes_columns(tmp_path: Path, write: Write) -> None:
-    for key in ("cat/cat1-oven2.png", "cat/cat2-clock1.png", "dog/dog7-oven1.png"):
-        write(tmp_path / key)
-    data = Folder(path=tmp_path, pattern=r"(?P<number>\d+)-(?P<texture>[a-z]+)\d|(?P<never>x{9})")
+def test_pattern_makes_columns(images: Images) -> None:
+    root = images("cat/cat1-oven2.png", "cat/cat2-clock1.png", "dog/dog7-oven1.png")
+    data = Folder(path=root, pattern=r"(?P<number>\d+)-(?P<texture>[a-z]+)\d|(?P<never>x{9})")
     assert data.metadata == {
         "number": ("1", "2", "7"),
         "texture": ("oven", "clock", "oven"),
@@ -172,54 +128,86 @@ def test_pattern_makes_columns(tmp_path: Path, write: Write) -> None:
     }
 
 
-def test_pattern_without_match_names_the_files(tmp_path: Path, write: Write) -> None:
-    for number in range(5):
-        write(tmp_path / "cat" / f"{number}.png")
-    with pytest.raises(
-        DataError, match=r"does not match 'cat/0\.png', 'cat/1\.png', 'cat/2\.png' and 2 more"
-    ):
-        Folder(path=tmp_path, pattern="(?P<word>oven)")
-
-
 @pytest.mark.parametrize(
-    ("pattern", "message"),
-    [("(", "must be a regular expression"), ("(a)", r"must have a named group.*not '\(a\)'")],
+    ("pattern", "error", "message"),
+    [
+        ("(?P<word>oven)", DataError, r"'c/0\.png', 'c/1\.png', 'c/2\.png' and 2 more"),
+        ("(", OptionError, "must be a regular expression"),
+        ("(a)", OptionError, r"must have a named group.*not '\(a\)'"),
+    ],
 )
-def test_wrong_patterns(tmp_path: Path, pattern: str, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        Folder(path=tmp_path, pattern=pattern)
+def test_wrong_patterns(images: Images, pattern: str, error: type[Exception], message: str) -> None:
+    root = images(*(f"c/{number}.png" for number in range(5)))
+    with pytest.raises(error, match=message):
+        Folder(path=root, pattern=pattern)
 
 
-def test_folders_without_images(tmp_path: Path, write: Write) -> None:
-    with pytest.raises(DataError, match="contains no images"):
-        Folder(path=tmp_path)
-    with pytest.raises(DataError, match="gone: no such folder"):
-        Folder(path=tmp_path / "gone")
-    write(tmp_path / "loose.png")
-    with pytest.raises(DataError, match=r"must be in the folder of its class, unlike 'loose\.png'"):
-        Folder(path=tmp_path)
+def test_folders_without_images(images: Images, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for path, message in (
+        (tmp_path / "empty", "contains no images"),
+        (tmp_path / "gone", "gone: no such folder"),
+        (images("loose.png"), r"must be in the folder of its class, unlike 'loose\.png'"),
+    ):
+        with pytest.raises(DataError, match=message):
+            Folder(path=path)
 
 
-def test_linked_folders_are_followed_but_not_in_circles(tmp_path: Path, write: Write) -> None:
-    write(tmp_path / "elsewhere" / "1.png")
-    write(tmp_path / "root" / "dog" / "1.png")
-    (tmp_path / "root" / "cat").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "root" / "dog" / "back").symlink_to(tmp_path / "root")
-    assert Folder(path=tmp_path / "root").keys == ("cat/1.png", "dog/1.png")
+def test_linked_folders_are_followed(images: Images, tmp_path: Path) -> None:
+    root = images("dog/1.png", "away/1.png")
+    (root / "away").rename(tmp_path / "elsewhere")
+    (root / "cat").symlink_to(tmp_path / "elsewhere")
+    assert Folder(path=root).keys == ("cat/1.png", "dog/1.png")
 
 
-def test_fingerprint_follows_files_labels_and_splits(tmp_path: Path, write: Write) -> None:
-    for name in ("ant", "bee", "cat"):
-        file = write(tmp_path / name / "1.png")
-        os.utime(file, ns=(0, 1_000_000_000))
-    first = Folder(path=tmp_path).fingerprint
-    assert Folder(path=tmp_path).fingerprint == first
-    assert Folder(path=tmp_path, split_fractions=(0, 0, 1)).fingerprint != first
+def test_fingerprint_follows_files_labels_and_splits(images: Images) -> None:
+    root = images(*(f"{name}/1.png" for name in ("ant", "bee", "cat")))
+    file = root / "cat" / "1.png"
+    os.utime(file, ns=(0, 1_000_000_000))
+    found = [Folder(path=root), Folder(path=root, split_fractions=(0, 0, 1))]
+    assert Folder(path=root).fingerprint == found[0].fingerprint
     os.utime(file, ns=(0, 1_000_000_001))
-    changed = Folder(path=tmp_path).fingerprint
-    assert changed != first
+    found.append(Folder(path=root))
     file.rename(file.with_name("2.png"))
-    assert Folder(path=tmp_path).fingerprint not in (first, changed)
+    found.append(Folder(path=root))
+    assert len({data.fingerprint for data in found}) == 4
+
+
+# --- training images whose folders mean nothing -------------------------------------------------
+
+
+def test_images_without_labels_are_for_training(images: Images) -> None:
+    data = Folder(path=images("1.png", "b/2.png", "a/deep/3.png"), labels="none")
+    assert data.unlabelled == {"train"}
+    assert data.splits == {"train": ("(no label)",)}
+    assert set(data.keys) == {"1.png", "b/2.png", "a/deep/3.png"}
+    assert data.labels.tolist() == [0, 0, 0]
+    pool = data.pool("train")
+    assert (pool.labelled, pool.n_classes, len(pool)) == (False, 0, 3)
+    assert data.problems() == []
+
+
+def test_without_labels_images_under_test_keep_their_classes(
+    images: Images, tmp_path: Path
+) -> None:
+    keys = ("train/x/1.png", "train/y/2.png", "test/crow/3.png", "valid/owl/at night/4.png")
+    root = images(*keys)
+    data, labelled = Folder(path=root, labels="none"), Folder(path=root)
+    assert data.splits["train"] == ("(no label)",)
+    assert (data.splits["test"], data.splits["val"]) == (("crow",), ("owl/at night",))
+    assert data.pool("train").keys == keys[:2]
+    assert data.pool("test").labelled
+    assert data.pool("test").class_names == ("crow",)
+    contexts = Folder(path=root, labels="none", levels=1).metadata["context"]
+    assert dict(zip(data.keys, contexts, strict=True))[keys[3]] == "at night"
+    assert labelled.unlabelled == frozenset()
+    assert labelled.fingerprint != data.fingerprint
+    assert labelled.pixels_fingerprint == data.pixels_fingerprint
+    assert data.labels_from == "none"
+    with pytest.raises(DataError, match=r"unlike 'test/2.png'"):
+        Folder(path=images("test/2.png"), labels="none")
+    with pytest.raises(OptionError, match="labels=none"):
+        Folder(path=root, labels="none", split=tmp_path / "split.json")
 
 
 # --- real data --------------------------------------------------------------------------------
@@ -232,13 +220,9 @@ def test_cue_conflict(shared: Path) -> None:
     )
     assert len(data.keys) == 1280
     assert len(data.class_names) == 16
-    textures = Counter(data.metadata["texture"])
-    assert set(textures) == set(data.class_names)
-    same = sum(
-        data.class_names[label] == texture
-        for label, texture in zip(data.labels, data.metadata["texture"], strict=True)
-    )
     cells = Counter(zip(data.labels.tolist(), data.metadata["texture"], strict=True))
+    assert {texture for _, texture in cells} == set(data.class_names)
+    same = sum(cells[label, name] for label, name in enumerate(data.class_names))
     assert (same, max(cells.values())) == (80, 5)
     assert data.images(np.arange(0, 1280, 64), 84).shape == (20, 84, 84, 3)
     assert [len(data.splits[split]) for split in ("train", "val", "test")] == [10, 2, 4]
@@ -257,62 +241,12 @@ def test_omniglot(shared: Path) -> None:
 
 @pytest.mark.shared_data
 def test_cifar_fs(shared: Path, tmp_path: Path) -> None:
+    folder = shared / "data" / "splits" / "cifar_fs"
     published = {
-        split: [name for _, name in json.loads((file).read_text())]
+        split: [name for _, name in json.loads((folder / f"{split}.json").read_text())]
         for split in ("train", "val", "test")
-        for file in [shared / "data" / "splits" / "cifar_fs" / f"{split}.json"]
     }
     (tmp_path / "split.json").write_text(json.dumps(published))
     data = Folder(path=shared / "data" / "cifar100_small.zip", split=tmp_path / "split.json")
     assert [len(data.splits[split]) for split in ("train", "val", "test")] == [64, 16, 20]
     assert data.pool("test").class_sizes.tolist() == [60] * 20
-
-
-class TestWithoutLabels:
-    """Training images whose folders mean nothing."""
-
-    def test_all_images_are_for_training(self, tmp_path: Path, write: Write) -> None:
-        for key in ("1.png", "b/2.png", "a/deep/3.png"):
-            write(tmp_path / key)
-        data = Folder(path=tmp_path, labels="none")
-        assert data.unlabelled == {"train"}
-        assert data.splits == {"train": ("(no label)",)}
-        assert set(data.keys) == {"1.png", "b/2.png", "a/deep/3.png"}
-        assert data.labels.tolist() == [0, 0, 0]
-        pool = data.pool("train")
-        assert (pool.labelled, pool.n_classes, len(pool)) == (False, 0, 3)
-        assert data.problems() == []
-
-    def test_images_under_test_keep_their_classes(self, tmp_path: Path, write: Write) -> None:
-        for key in ("train/1.png", "train/x/2.png", "test/crow/3.png", "valid/owl/at night/4.png"):
-            write(tmp_path / key)
-        data = Folder(path=tmp_path, labels="none")
-        assert data.splits["train"] == ("(no label)",)
-        assert (data.splits["test"], data.splits["val"]) == (("crow",), ("owl/at night",))
-        assert data.pool("train").keys == ("train/1.png", "train/x/2.png")
-        assert data.pool("test").labelled
-        assert data.pool("test").class_names == ("crow",)
-        contexts = Folder(path=tmp_path, labels="none", levels=1).metadata["context"]
-        assert dict(zip(data.keys, contexts, strict=True))["valid/owl/at night/4.png"] == "at night"
-
-    def test_the_option_is_part_of_the_data(self, tmp_path: Path, write: Write) -> None:
-        for key in ("train/a/1.png", "test/b/2.png"):
-            write(tmp_path / key)
-        with_labels, without = (
-            Folder(path=tmp_path, labels=labels)  # type: ignore[arg-type]
-            for labels in ("folders", "none")
-        )
-        assert with_labels.unlabelled == frozenset()
-        assert with_labels.fingerprint != without.fingerprint
-        assert with_labels.pixels_fingerprint == without.pixels_fingerprint
-        assert without.labels_from == "none"
-
-    def test_images_under_test_need_a_class(self, tmp_path: Path, write: Write) -> None:
-        for key in ("train/1.png", "test/2.png"):
-            write(tmp_path / key)
-        with pytest.raises(DataError, match=r"unlike 'test/2.png'; only those of train need none"):
-            Folder(path=tmp_path, labels="none")
-
-    def test_a_split_file_does_not_go_with_it(self, tmp_path: Path) -> None:
-        with pytest.raises(OptionError, match="with labels=none leave it out"):
-            Folder(path=tmp_path, labels="none", split=tmp_path / "split.json")

@@ -6,7 +6,6 @@ import copy
 import io
 import os
 import unicodedata
-import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from PIL import Image
 
 from fsf_datasets import CsvTable, Folder
-from fsf_datasets._trees import FolderTree, RawFile, ZipTree, open_tree
+from fsf_datasets._trees import RawFile, open_tree
 from fsframework.interfaces import DataError
 
 
@@ -35,13 +34,8 @@ def archive(file: Path, content: dict[str, bytes], method: int = zipfile.ZIP_DEF
 
 def test_a_folder_data_set_from_an_archive(tmp_path: Path) -> None:
     content = {f"data/{c}/{i}.png": png(i) for c in ("cat10", "cat2") for i in (1, 10, 2)}
-    extra = {
-        "__MACOSX/data/cat2/._1.png": b"x",
-        "data/.DS_Store": b"x",
-        "data/cat2/.hidden.png": b"x",
-        "data/readme.txt": b"x",
-        "data/empty/": b"",
-    }
+    names = ("__MACOSX/data/cat2/._1.png", "data/.DS_Store", "data/cat2/.hidden.png", "data/x.txt")
+    extra = {**dict.fromkeys(names, b"x"), "data/empty/": b""}
     file = archive(tmp_path / "data.zip", {**content, **extra})
     data = Folder(path=file)
     with zipfile.ZipFile(file) as opened:
@@ -90,23 +84,16 @@ def test_a_file_is_read_completely_if_the_system_returns_parts(
 ) -> None:
     """Linux returns at most 2 GiB less one page at a time."""
     content = bytes(range(200))
-    tree = ZipTree(archive(tmp_path / "a.zip", {"x.png": content}, zipfile.ZIP_STORED))
+    file = archive(tmp_path / "a.zip", {"x.png": content}, zipfile.ZIP_STORED)
+    file.write_bytes(b"#!/bin/sh\n" + file.read_bytes())  # an archive may begin with other bytes
     given = os.pread
     monkeypatch.setattr(os, "pread", lambda file, count, at: given(file, min(count, 7), at))
-    with tree.open("x.png") as stream:
+    with open_tree(file).open("x.png") as stream:
         assert stream.read() == content
     (tmp_path / "raw").write_bytes(content)
-    file = RawFile(tmp_path / "raw")
-    assert file.read(10, 30) == content[10:40]
-    assert file.read(190, 30) == content[190:]
-    assert file.read(300, 5) == b""
-
-
-def test_an_archive_with_leading_bytes(tmp_path: Path) -> None:
-    file = archive(tmp_path / "x.zip", {"a.txt": b"hello"})
-    file.write_bytes(b"#!/bin/sh\n" + file.read_bytes())
-    with open_tree(file).open("a.txt") as stream:
-        assert stream.read() == b"hello"
+    raw = RawFile(tmp_path / "raw")
+    assert [raw.read(10, 30), raw.read(190, 30)] == [content[10:40], content[190:]]
+    assert raw.read(300, 5) == b""
 
 
 def test_names_that_macos_writes(tmp_path: Path) -> None:
@@ -114,66 +101,38 @@ def test_names_that_macos_writes(tmp_path: Path) -> None:
     file = archive(tmp_path / "x.zip", {f"{written}/1.png": png()})
     raw = file.read_bytes()
     # Clear bit 11, which marks names as UTF-8, in both headers.
-    raw = raw.replace(b"PK\x03\x04\x14\x00\x00\x08", b"PK\x03\x04\x14\x00\x00\x00")
-    file.write_bytes(
-        raw.replace(b"PK\x01\x02\x14\x03\x14\x00\x00\x08", b"PK\x01\x02\x14\x03\x14\x00\x00\x00")
-    )
+    for header in (b"PK\x03\x04\x14\x00", b"PK\x01\x02\x14\x03\x14\x00"):
+        raw = raw.replace(header + b"\x00\x08", header + b"\x00\x00")
+    file.write_bytes(raw)
     with zipfile.ZipFile(file) as opened:
         assert not opened.infolist()[0].flag_bits & 0x800
     assert Folder(path=file).class_names == ("Käse",)
 
 
-def test_an_incomplete_archive(tmp_path: Path) -> None:
-    file = archive(tmp_path / "x.zip", {f"cat/{i}.png": png(i) for i in range(9)})
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(DataError, match=r"x\.zip: not a complete zip archive .*interrupted\?"):
-        Folder(path=file)
-
-
-def test_a_damaged_image_in_an_archive_is_named(tmp_path: Path) -> None:
-    file = archive(
-        tmp_path / "x.zip", {f"cat/{i}.png": png(i) for i in range(3)}, zipfile.ZIP_STORED
-    )
+def test_one_damaged_image_leaves_the_others_readable(tmp_path: Path) -> None:
+    content = {f"cat/{i}.png": png(i) for i in range(3)}
+    file = archive(tmp_path / "x.zip", content, zipfile.ZIP_STORED)
     raw = bytearray(file.read_bytes())
     raw[raw.index(b"IDAT", raw.index(b"cat/1.png")) + 8] ^= 255
     file.write_bytes(raw)
     data = Folder(path=file)
     assert data.image(0).shape == (4, 5, 3)
-    with pytest.raises(
-        DataError, match=r"x\.zip: cat/1\.png: .*damaged here: its checksum differs"
-    ):
+    with pytest.raises(DataError, match=r"x\.zip: cat/1\.png: .*its checksum differs"):
         data.image(1)
 
 
-@pytest.mark.parametrize("name", ["x.tar.gz", "x.tgz", "x.TAR", "x.7z"])
-def test_other_archives_must_be_unpacked(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        *((f"x.{kind}", "unpack this archive first") for kind in ("tar.gz", "tgz", "TAR", "7z")),
+        ("x.txt", r"x\.txt: must be a folder or a \.zip archive"),
+        ("x.zip", r"x\.zip: not a complete zip archive"),
+    ],
+)
+def test_files_that_are_neither_folder_nor_archive(name: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(DataError, match="unpack this archive first; only folders and .zip files"):
+    with pytest.raises(DataError, match=message):
         Folder(path=tmp_path / name)
-
-
-def test_neither_folder_nor_archive(tmp_path: Path) -> None:
-    (tmp_path / "x.txt").write_bytes(b"")
-    with pytest.raises(DataError, match=r"x\.txt: must be a folder or a \.zip archive"):
-        Folder(path=tmp_path / "x.txt")
-
-
-def test_encrypted_archives_are_refused(tmp_path: Path) -> None:
-    file = archive(tmp_path / "x.zip", {"cat/1.png": png()})
-    raw = bytearray(file.read_bytes())
-    raw[raw.index(b"PK\x01\x02") + 8] |= 1
-    file.write_bytes(raw)
-    with pytest.raises(DataError, match="are encrypted; unpack it first"):
-        Folder(path=file)
-
-
-def test_no_handle_is_left_open(tmp_path: Path) -> None:
-    file = archive(tmp_path / "x.zip", {"cat/1.png": png()})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        tree = open_tree(file)
-        assert isinstance(tree, ZipTree)
-        del tree
 
 
 def test_a_folder_lists_its_files(tmp_path: Path) -> None:
@@ -181,8 +140,6 @@ def test_a_folder_lists_its_files(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     tree = open_tree(tmp_path)
-    assert isinstance(tree, FolderTree)
     assert tree.names == ("a.txt", "b/10.txt", "b/9.txt")
-    assert tree.nearest("9.TXT") == "b/9.txt"
-    assert tree.nearest("x") is None
+    assert (tree.nearest("9.TXT"), tree.nearest("x")) == ("b/9.txt", None)
     assert tree.folders == {"b"}

@@ -385,7 +385,7 @@ def _shots(results: Results, wanted: Wanted) -> FigureDeclaration:
     for group in results.groups:
         measure = Measure(wanted.statistic, group.arms())
         for one in group.shown:
-            series = by_data.setdefault(group.first.data, {})
+            series = by_data.setdefault(group.facts["data"], {})
             point = Point(one.label, value(one, measure))
             series.setdefault(one.n_shot, []).append(point)
     panels = tuple(
@@ -433,7 +433,7 @@ def _training_shots(results: Results, wanted: Wanted) -> FigureDeclaration:
             )  # fmt: skip
             difference = compared.pairs[0].difference
             seen.append(difference)
-            series = panels.setdefault(group.first.data, {})
+            series = panels.setdefault(group.facts["data"], {})
             series.setdefault(group.shown[0].n_shot, []).append(
                 Point(name, Quantity.of(difference))
             )

@@ -11,6 +11,7 @@ from typing import Any
 
 import fsframework as fsf
 from fsf_reports.values import Quantity
+from fsf_statistics import facts_of, tasks_called, tasks_told_apart
 from fsframework.api.results import results_of, statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError
@@ -21,11 +22,10 @@ from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import (
     MethodResult,
+    cautions_of,
     grouped_by_tasks,
     joined_over_seeds,
     labels_of,
-    tasks_called,
-    tasks_told_apart,
 )
 from fsframework.values import Estimate, footnotes, label_in_arms
 
@@ -93,10 +93,15 @@ class Group:
         """Data set, ways and shots, and what else tells these tasks from others."""
         return ", ".join(part for part in (self.tasks, tasks_called(self.apart)) if part)
 
+    @cached_property
+    def facts(self) -> Mapping[str, str]:
+        """What is known of the tasks, by name; see ``facts_of``."""
+        return facts_of(self.first)
+
     @property
     def tasks(self) -> str:
         """Data set, ways and shots."""
-        return ", ".join(part for part in (self.first.data, self.first.shape) if part)
+        return ", ".join(filter(None, (self.facts["data"], self.facts["tasks"])))
 
     def arms(self) -> tuple[str, str]:
         """Return control and tested arm.
@@ -178,7 +183,7 @@ class Results:
     @property
     def cautions(self) -> list[str]:
         """What must stand under everything that shows these runs."""
-        return footnotes({one.label: one.result.cautions for one in self.shown})
+        return footnotes(cautions_of({one.label: one.result.records for one in self.shown}))
 
     def estimate(self, one: Shown, measure: Measure) -> Estimate:
         """Return a measure of a method with its interval, as ``fsframework.compare`` does.
@@ -217,7 +222,7 @@ class Results:
 
 def _apart(groups: Sequence[Sequence[MethodResult]]) -> list[dict[str, str]]:
     """Return what tells each set of tasks from the others besides data set and shape."""
-    told = tasks_told_apart(groups)
+    told = tasks_told_apart([facts_of(group[0]) for group in groups])
     names = [name for name in told if name not in ("data", "tasks")]
     return [{name: told[name][number] for name in names} for number in range(len(groups))]
 

@@ -12,6 +12,7 @@ from typing import Any
 import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, reading
 from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
+from fsf_statistics import facts_of
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.values import Estimate
 
@@ -161,7 +162,7 @@ def _fact(name: str, one: Shown) -> str:
     if name == "method":
         return result.label
     if name == "data":
-        return result.data
+        return facts_of(result)["data"]
     if name in ("way", "shot"):
         return "" if result.arms is None else str(getattr(result.arms.tested, f"n_{name}"))
     if name == "seeds":
@@ -198,7 +199,8 @@ def _named(
         if pivot:
             value = _fact(pivot, cell.one)
             column = f"{column}, {value}{'-shot' if pivot == 'shot' else ''}"
-        about = {**cell.entry.about, "data": cell.group.first.data, "tasks": cell.group.first.shape}
+        facts = {name: cell.group.facts[name] for name in ("data", "tasks")}
+        about = {**cell.entry.about, **facts}
         entries.append(
             dataclasses.replace(
                 cell.entry, row=tuple(told(name, cell) for name in names), column=column,

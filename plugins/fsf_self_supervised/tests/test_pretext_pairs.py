@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from fsf_self_supervised.views import Rotation
+from fsframework.components.conversion import parameters
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import parameters, resolve_component
+from fsframework.components.resolution import resolve_component
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 

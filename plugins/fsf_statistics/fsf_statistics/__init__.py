@@ -26,6 +26,12 @@ if TYPE_CHECKING:
         rank_correlations,
         spearman,
     )
+    from fsf_statistics.task_sets import (
+        facts_of,
+        options_of_tasks,
+        tasks_called,
+        tasks_told_apart,
+    )
 
 __all__ = [
     "FEWEST_RANKED",
@@ -43,14 +49,18 @@ __all__ = [
     "WorstClassAccuracy",
     "best_queries",
     "breakdown",
+    "facts_of",
     "harmful_pairs",
     "headline",
     "headline_of_runs",
+    "options_of_tasks",
     "pilot_of",
     "plan_queries",
     "rank",
     "rank_correlations",
     "spearman",
+    "tasks_called",
+    "tasks_told_apart",
 ]
 
 __version__ = "0.1.0"
@@ -71,14 +81,18 @@ _HOME = {
     "WorstClassAccuracy": "_worst_class",
     "best_queries": "planning",
     "breakdown": "breakdowns",
+    "facts_of": "task_sets",
     "harmful_pairs": "harm",
     "headline": "headlines",
     "headline_of_runs": "headlines",
+    "options_of_tasks": "task_sets",
     "pilot_of": "query_variance",
     "plan_queries": "queries",
     "rank": "ranking",
     "rank_correlations": "ranking",
     "spearman": "ranking",
+    "tasks_called": "task_sets",
+    "tasks_told_apart": "task_sets",
 }
 """The module that defines each name; asking for one name imports no other module."""
 

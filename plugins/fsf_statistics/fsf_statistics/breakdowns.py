@@ -12,9 +12,8 @@ from scipy import special
 
 import fsframework as fsf
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.statistics.crossed import Cell, crossed
+from fsframework.statistics.crossed import OVER_SEEDS, crossed
 from fsframework.statistics.differences import holm
-from fsframework.statistics.seeds import OVER_SEEDS
 from fsframework.values import (
     ArmOutcomes,
     Estimate,
@@ -546,9 +545,13 @@ def _rows_over_seeds(
     return _corrected(rows)
 
 
+_Cells = dict[tuple[str, str], FloatArray]
+"""Values ``(seeds, tasks)`` by the names of models and tasks, see ``crossed``."""
+
+
 def _cells(
     part: int, arms: tuple[str, ...], found: Sequence[Mapping[str, _Means]], *, paired: bool
-) -> list[Cell]:
+) -> _Cells:
     """Return a part's accuracy of each model in each arm, as a mean over tasks.
 
     The mean over tasks of ``value + n * influence`` is the value, and its variance that of the
@@ -557,7 +560,7 @@ def _cells(
     own = {arm: found[0][arm].part == part for arm in arms}
     tasks = {arm: found[0][arm].task[own[arm]] for arm in arms}
     every = np.unique(np.concatenate(list(tasks.values()))) if paired else None
-    cells = []
+    cells: _Cells = {}
     for weight, arm in zip((1.0, -1.0), arms, strict=False):
         place = np.arange(len(tasks[arm])) if every is None else np.searchsorted(every, tasks[arm])
         n_tasks = len(tasks[arm]) if every is None else len(every)
@@ -565,25 +568,26 @@ def _cells(
         for seed, means in enumerate(of[arm] for of in found):
             values[seed, place] = n_tasks * means.influence[own[arm]]
             values[seed] += means.value[part]
-        cells.append(Cell(values, "models", "pairs" if paired else arm, weight))
+        names = "models", "pairs" if paired else arm
+        cells[names] = cells.get(names, 0.0) + weight * values
     return cells
 
 
-def _behind(first: Sequence[_Means], part: int, cells: Sequence[Cell]) -> _Number:
+def _behind(first: Sequence[_Means], part: int, cells: _Cells) -> _Number:
     """Return a value over seeds without its variance, and what is behind it."""
     return _Number(
-        float(sum(cell.weight * cell.values.mean() for cell in cells)),
+        float(sum(values.mean() for values in cells.values())),
         variance=0.0,
         freedom=0.0,
-        n_tasks=sum({cell.tasks: cell.values.shape[1] for cell in cells}.values()),
+        n_tasks=sum({tasks: values.shape[1] for (_, tasks), values in cells.items()}.values()),
         n_queries=sum(int(means.n_queries[part]) for means in first),
         n_images=int(first[0].n_images[part]) if len(first) == 1 else 0,
     )
 
 
-def _over_seeds(row: BreakdownRow, cells: Sequence[Cell], level: float) -> BreakdownRow:
+def _over_seeds(row: BreakdownRow, cells: _Cells, level: float) -> BreakdownRow:
     """Return a row with the interval over seeds and tasks; a single task gives none."""
-    n_seeds, n_tasks = cells[0].values.shape
+    n_seeds, n_tasks = next(iter(cells.values())).shape
     estimate = replace(row.estimate, estimator=OVER_SEEDS, n_seeds=n_seeds)
     one = crossed(cells, level) if n_tasks > 1 else None
     if one is None or not one.varies:

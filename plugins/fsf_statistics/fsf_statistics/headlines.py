@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
+from fsf_statistics.task_sets import facts_of, tasks_called, tasks_told_apart
 from fsframework.api.headlines import (
     Headline,
     HeadlineEntry,
@@ -35,13 +36,11 @@ from fsframework.statistics.estimators import Interval, IntervalChoice
 from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure
 from fsframework.statistics.results import (
     MethodResult,
+    cautions_of,
     comparable,
     grouped_by_tasks,
     joined_over_seeds,
     labels_of,
-    tasks_called,
-    tasks_told_apart,
-    thread_cautions,
 )
 from fsframework.values import Estimate, footnotes, html_table, label_in_arms
 
@@ -229,7 +228,7 @@ def _row_names(results: Sequence[MethodResult]) -> dict[str, list[str]]:
     }
     heads = {"method": [labels[id(one)] for one in results]}
     if len(groups) > 1:
-        for name, values in tasks_told_apart(groups).items():
+        for name, values in tasks_told_apart([facts_of(group[0]) for group in groups]).items():
             heads[name] = [values[number[id(one)]] for one in results]
     if any(one.other_seeds for one in results):
         heads["seeds"] = [str(len(one.models)) for one in results]
@@ -303,7 +302,7 @@ def _headline_of(
         left_out.update(dict.fromkeys(missing))
     if not any(groups) and left_out:
         raise DataError("nothing can be measured: " + "; ".join(left_out))
-    apart = tasks_told_apart(grouped) if len(grouped) > 1 else {}
+    apart = tasks_told_apart([facts_of(group[0]) for group in grouped]) if len(grouped) > 1 else {}
     places = [tasks_called({k: v[i] for k, v in apart.items()}) for i in range(len(grouped))]
     if ranked:
         order = [label for columns in groups for one in columns[-1:] for label in one.ranked]
@@ -410,10 +409,7 @@ def _notes(rows: Mapping[str, HeadlineRow], groups: Sequence[Sequence[Column]]) 
             {c.label: c.compared.notes if c.compared is not None else () for c in columns}
         )
     done = {label: row.result for label, row in rows.items() if row.result is not None}
-    threads = thread_cautions({label: (one.threads, one.trained) for label, one in done.items()})
-    yield from _shared_first(
-        {label: (*one.cautions, *threads.get(label, ())) for label, one in done.items()}
-    )
+    yield from _shared_first(cautions_of({label: one.records for label, one in done.items()}))
 
 
 def _shared_first(said: Mapping[str, Sequence[str]]) -> Iterator[str]:

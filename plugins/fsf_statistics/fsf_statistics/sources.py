@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies
+from fsframework.api.results import results_of
 from fsframework.errors import DataError, OptionError
-from fsframework.statistics.results import MethodResult, find_results, joined_over_seeds
+from fsframework.statistics.results import MethodResult, joined_over_seeds
 from fsframework.values import AccuracyOutcomes
 
 __all__ = ["read_results"]
@@ -50,11 +51,11 @@ def read_results(
         elif path.is_dir() and not _holds_runs(path):
             part = [_of_accuracies(one) for one in read_accuracies([path], reading)]
         else:
-            part = find_results(path, runs_dir)
+            part = list(results_of([path], runs_dir))
         if label is not None:
             if (n := len(joined_over_seeds(part))) != 1:
                 raise OptionError(f"{source}: contains the results of {n} methods, not one")
-            part = [dataclasses.replace(one, label=label, longer_labels=()) for one in part]
+            part = [dataclasses.replace(one, label=label) for one in part]
         found += part
     if len(single) > 1 and not by_tasks:
         names = " and ".join(str(path) for path in list(single.values())[:2])

@@ -11,7 +11,7 @@ from scipy import stats
 
 from fsf_statistics.breakdowns import breakdown, described_images
 from fsframework.errors import DataError, OptionError
-from fsframework.statistics.crossed import Cell, crossed
+from fsframework.statistics.crossed import crossed
 from fsframework.values import (
     ArmOutcomes,
     Arms,
@@ -225,15 +225,11 @@ def test_seeds_and_tasks_are_crossed(paired: bool) -> None:
         arm: np.array([np.mean(right, axis=2)[:, 0] for right in answers])
         for arm, answers in (("random", (RIGHT, THIRD, OTHER)), ("biased", (OTHER, RIGHT, OTHER)))
     }
-    tasks = ("pairs", "pairs") if paired else ("random", "biased")
-    expected = [
-        crossed([Cell(cells["random"])]),
-        crossed([Cell(cells["biased"])]),
-        crossed([
-            Cell(cells[arm], "m", name, weight)
-            for arm, name, weight in zip(cells, tasks, (1.0, -1.0), strict=True)
-        ]),
-    ]  # fmt: skip
+    random, biased = cells["random"], cells["biased"]
+    gap = {("m", "pairs"): random - biased}
+    if not paired:
+        gap = {("m", "random"): random, ("m", "biased"): -biased}
+    expected = [crossed({("m", "t"): random}), crossed({("m", "t"): biased}), crossed(gap)]
     assert [row.arm for row in rows[:3]] == ["random", "biased", "gap"]
     for row, by_hand in zip(rows[:3], expected, strict=True):
         found = row.estimate

@@ -9,9 +9,11 @@ import pytest
 
 import fsf_statistics
 import fsframework as fsf
+from fsf_statistics.task_sets import tasks_told_apart
 from fsframework.api.headlines import Headline, HeadlineEntry, HeadlineTable
 from fsframework.errors import DataError
-from fsframework.statistics.results import MethodResult, tasks_told_apart
+from fsframework.records import RunRecord
+from fsframework.statistics.results import MethodResult
 from fsframework.values import Arms, Contrast, Estimate, Outcomes, TaskSet
 
 ARMS = Contrast("random", "biased")
@@ -117,11 +119,16 @@ def test_marks_hold_within_equal_tasks_only() -> None:
     assert told(one, more).sentences[1].startswith("On 9 tasks: No loss of wAcc")
 
 
+def record(*cautions: str) -> RunRecord:
+    return RunRecord("f" * 64, "finished", "2026-01-01", cautions=cautions)
+
+
 def test_shared_cautions_stand_once() -> None:
     caution = "classes may have been seen before"
+    own = record(caution, "an own one")
     found = told(
-        result("a", {"random": STEADY, "biased": STEADY}, cautions=(caution,)),
-        result("b", {"random": STEADY, "biased": [2] * 8}, cautions=(caution, "an own one")),
+        result("a", {"random": STEADY, "biased": STEADY}, records=(record(caution),)),
+        result("b", {"random": STEADY, "biased": [2] * 8}, records=(own,)),
     )
     assert [note for note in found.notes if caution in note] == [f"note: {caution}"]
     assert "b: an own one" in found.notes
@@ -191,9 +198,8 @@ def test_tasks_are_told_apart_by_as_few_options_as_do_it() -> None:
         {"dataset.path": path, "sampler.n_query": n, "detector": words, "detector.model": words}
         for path, n, words in (("a", "5", "x"), ("b", "5", "x"), ("a", "9", "y"), ("b", "9", "y"))
     ]
-    groups = [[MethodResult("ncc", {}, options=options)] for options in told]
-    assert tasks_told_apart(groups) == {"path": ["a", "b"] * 2, "n_query": ["5", "5", "9", "9"]}
-    assert tasks_told_apart([groups[0], groups[0]]) == {"set": ["1", "2"]}
+    assert tasks_told_apart(told) == {"path": ["a", "b"] * 2, "n_query": ["5", "5", "9", "9"]}
+    assert tasks_told_apart([told[0], told[0]]) == {"set": ["1", "2"]}
 
 
 QUICK = {

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fsf_tools.data.catalogue import datasets
     from fsf_tools.data.embedding import embed_images
     from fsf_tools.data.packing import pack_images
+    from fsf_tools.task_lines import export_jsonl
 
 __all__ = [
     "add_dataset",
@@ -18,6 +19,7 @@ __all__ = [
     "clean_cache",
     "datasets",
     "embed_images",
+    "export_jsonl",
     "pack_images",
     "remove_dataset",
 ]
@@ -30,6 +32,7 @@ _HOME = {
     "clean_cache": "cached",
     "datasets": "data.catalogue",
     "embed_images": "data.embedding",
+    "export_jsonl": "task_lines",
     "pack_images": "data.packing",
     "remove_dataset": "data.adding",
 }

@@ -6,7 +6,7 @@ from fsframework.testing import parametrize_with_checks
 from fsframework.testing.command import installed_command
 
 NAMES = (
-    *("attributes-agree", "attributes-merge", "attributes-show", "attributes-stats"),
+    *("attributes-agree", "attributes-show", "attributes-stats"),
     "tasks-show",
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,12 @@ import pytest
 
 from fsframework._calls import contained
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component
 from fsframework.errors import DataError, PluginError
 from fsframework.interfaces import AttributeDetector, Captioner, WordSelector
-from fsframework.pipeline.attributes.detection import (
-    Detected,
-    DetectionJob,
-    detect_attributes,
-)
+from fsframework.pipeline.attributes.detection import Detection
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.session import Session
-from fsframework.values import ImageRecord
+from fsframework.values import AttributeTable, ImageRecord
 from tests.toys import Blobs, Counting, Killed, component
 
 N_IMAGES = 60
@@ -73,13 +69,6 @@ class Words(AttributeDetector):
         return [frozenset(image.metadata["words"].split(";")) for image in images]
 
 
-class Short(Teller):
-    """One caption too few."""
-
-    def describe(self, images: Sequence[Any]) -> list[str]:
-        return super().describe(images)[1:]
-
-
 class Damaged(Blobs):
     """Two images cannot be read, until they are mended."""
 
@@ -97,6 +86,16 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path / "runs", tmp_path / "cache")
 
 
+@dataclass
+class Found:
+    """What a detection finds."""
+
+    table: AttributeTable
+    failed: list[tuple[str, str]]
+    notes: tuple[str, ...]
+    reused: int
+
+
 def detect(
     workspace: Workspace,
     detector: type[AttributeDetector] = Teller,
@@ -105,15 +104,13 @@ def detect(
     *,
     options: dict[str, Any] | None = None,
     batch_size: int = 7,
-) -> Detected:
+) -> Found:
     dataset = dataset or Blobs()
-    made = component(detector, **(options or {}))
-    return detect_attributes(
-        DetectionJob(made, dataset, component(type(dataset)), "test"),
-        Session(Registry(), workspace, reporter or Counting()),
-        device="cpu",
-        batch_size=batch_size,
-    )
+    made, origin = component(detector, **(options or {})), component(type(dataset))
+    session = Session(Registry(), workspace, reporter or Counting())
+    found = Detection(made, dataset, origin, "test", session, "cpu", batch_size=batch_size)
+    reused = N_IMAGES - len(found.missing())
+    return Found(found.table(), found.failed, found.notes, reused)
 
 
 def test_a_table_tells_the_words_and_captions_of_every_image(workspace: Workspace) -> None:
@@ -126,10 +123,11 @@ def test_a_table_tells_the_words_and_captions_of_every_image(workspace: Workspac
         caption = Teller().caption(data.image(180 + place)).replace("\udc80", "?")
         assert table.captions[place] == caption
         assert set(table.words_of(place)) == set(caption.split())
-    assert found.failed == ()
+    assert found.failed == []
     assert found.notes == ()
     assert table.provenance["model"] == "teller"
     assert table.provenance["selector.least"] == "1"
+    assert table.provenance["distribution"] == "toys 1"
     assert len(SHOWN) == len(set(SHOWN)) == N_IMAGES
 
 
@@ -144,22 +142,14 @@ class Telling(Counting):
         self.told.append(text)
 
 
-def test_notes_of_a_selector_are_told_once_and_not_recorded(workspace: Workspace) -> None:
+def test_a_second_call_shows_and_tells_nothing_again(workspace: Workspace) -> None:
     reporter = Telling()
-    for _ in range(2):
-        found = detect(workspace, reporter=reporter)
-        assert found.notes == ()
+    first, again = (detect(workspace, reporter=reporter) for _ in range(2))
     assert reporter.told == ["note: words are split at spaces"]
-
-
-def test_a_second_call_shows_nothing_again(workspace: Workspace) -> None:
-    first = detect(workspace)
-    again = detect(workspace)
-    assert len(SHOWN) == N_IMAGES
-    assert again.reused == N_IMAGES
+    assert len(SHOWN) == again.reused == N_IMAGES
     assert again.table.fingerprint == first.table.fingerprint
     assert again.table.captions == first.table.captions
-    assert again.notes == first.notes
+    assert again.notes == first.notes == ()
 
 
 @pytest.mark.parametrize("after", [0, 20, 45])
@@ -176,7 +166,7 @@ def test_killed_it_goes_on_where_it_was(workspace: Workspace, tmp_path: Path, af
     assert resumed.table.captions == whole.table.captions
 
 
-@pytest.mark.parametrize("cut", [1, 5, 20])
+@pytest.mark.parametrize("cut", [2, 20])
 def test_a_line_torn_by_a_kill_is_written_again(workspace: Workspace, cut: int) -> None:
     whole = detect(workspace).table
     [log] = workspace.cache.glob("detections/*/answers.jsonl")
@@ -201,18 +191,17 @@ def test_another_selector_looks_at_no_image_again(workspace: Workspace) -> None:
 def test_an_image_that_cannot_be_read_is_named_and_tried_again(workspace: Workspace) -> None:
     data = Damaged()
     found = detect(workspace, dataset=data)
-    assert found.failed == (
+    assert found.failed == [
         ("c09/181", "c09/181: not an image"),
         ("c11/230", "c11/230: not an image"),
-    )
-    assert found.complaints() == ["2 images cannot be read: c09/181: not an image"]
+    ]
     assert len(found.table) == len(SHOWN) == N_IMAGES - 2
     assert not {"c09/181", "c11/230"} & set(found.table.keys)
     assert found.table.provenance["unreadable"] == "2 of 60 images"
     data.mended = True
     mended = detect(workspace, dataset=data)
     assert len(SHOWN) == N_IMAGES
-    assert mended.failed == ()
+    assert mended.failed == []
     assert mended.table.keys == Blobs().keys[180:]
 
 
@@ -231,12 +220,6 @@ def test_records_are_read_without_opening_an_image(workspace: Workspace) -> None
     assert table.captions is None
 
 
-def test_a_captioner_that_gives_too_few_captions_is_blamed(workspace: Workspace) -> None:
-    told = "'short': describe of 7 images .* returned 6 answers; it must return 7, one per item"
-    with pytest.raises(PluginError, match=told):
-        detect(workspace, Short)
-
-
 def misbehaving(answer: Any, *, base: type[AttributeDetector] = AttributeDetector) -> type:
     """Return a detector, or a captioner, that gives this answer whatever it is shown."""
 
@@ -246,7 +229,7 @@ def misbehaving(answer: Any, *, base: type[AttributeDetector] = AttributeDetecto
         return answer if answer is None else [answer] * len(images)
 
     name = "describe" if base is Teller else "detect"
-    return type("Odd", (base,), {name: say})
+    return type("Odd", (base,), {name: say, "__module__": __name__})
 
 
 @pytest.mark.parametrize(
@@ -280,8 +263,10 @@ class OneForAll(WordSelector):
         return [frozenset({"word"})]
 
 
-def test_a_selector_of_too_few_answers_is_named(workspace: Workspace) -> None:
-    with pytest.raises(PluginError, match="'oneforall': select returned 1 answers; .* return 60"):
+def test_answers_that_are_too_few_are_named(workspace: Workspace) -> None:
+    with pytest.raises(PluginError, match=r"'odd': describe .* 6 answers; .* 7, one per item"):
+        detect(workspace, type("Odd", (Teller,), {"describe": lambda self, images: ["a"] * 6}))
+    with pytest.raises(PluginError, match=r"'oneforall': select .* 1 answers; .* 60, one per item"):
         detect(workspace, options={"selector": component(OneForAll)})
 
 
@@ -333,8 +318,3 @@ def test_a_damaged_table_is_made_anew(workspace: Workspace) -> None:
         stored.write_bytes(damage)
         assert detect(workspace).table.fingerprint == whole.fingerprint
     assert len(SHOWN) == N_IMAGES
-
-
-def test_a_component_made_by_the_registry_names_its_package(workspace: Workspace) -> None:
-    assert isinstance(component(Teller), Component)
-    assert detect(workspace).table.provenance["distribution"] == "toys 1"

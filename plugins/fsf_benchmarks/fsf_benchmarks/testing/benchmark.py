@@ -204,7 +204,7 @@ def check_cautions_told(make: Make) -> None:
         )
 
 
-@suite.check(after=[check_experiments])
+@suite.check(after=[check_failures_told])
 def check_figures(make: Make) -> None:
     """``figures`` gives declarations whose values are quantities, or missing where runs failed."""
     for failed in (False, True):

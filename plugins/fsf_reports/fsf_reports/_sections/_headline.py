@@ -10,7 +10,6 @@ import fsframework as fsf
 from fsf_reports.interfaces import ReportedRun, ReportedRuns
 from fsf_reports.values import Entry, Quantity, TableDeclaration
 from fsf_statistics import ComparedHeadline
-from fsframework.statistics import results
 
 __all__ = [
     "estimates_of",
@@ -66,25 +65,21 @@ def numbered(name: str, number: int, groups: Sequence[ReportedRuns]) -> str:
 
 def which_tasks(number: int, groups: Sequence[ReportedRuns]) -> str:
     """Return the options that tell a set of tasks from the others, else its number, from 1."""
-    told = results.tasks_told_apart([[_result(group[0])] for group in groups])
+    told = fsf_statistics.tasks_told_apart([_facts(group[0]) for group in groups])
     options = {
         name: values[number - 1]
         for name, values in told.items()
         if name not in ("data", "tasks", "set")
     }
-    return results.tasks_called(options) or f"tasks {number}"
+    return fsf_statistics.tasks_called(options) or f"tasks {number}"
 
 
-def _result(run: ReportedRun) -> results.MethodResult:
+def _facts(run: ReportedRun) -> dict[str, str]:
     parts = run.record.get("components", {})
     components = {role: (part["name"], part["options"]) for role, part in parts.items()}
-    return results.MethodResult(
-        run.label,
-        dict(run.outcomes or {}),
-        run.arms,
-        data=run.data.name if run.data is not None else "",
-        options=results.options_of_tasks(components, run.record.get("settings", {})),
-    )
+    found = fsf_statistics.options_of_tasks(components, run.record.get("settings", {}))
+    count = max((len(one) for one in (run.outcomes or {}).values()), default=0)
+    return {"data": run.data.name if run.data is not None else "", "count": f"{count:,}", **found}
 
 
 def gap_name(runs: ReportedRuns) -> str | None:

@@ -201,7 +201,7 @@ def _of_runs(
 
     import fsframework as fsf
     from fsf_statistics.ranking import RankedColumns
-    from fsframework.statistics.results import thread_cautions
+    from fsframework.statistics.results import cautions_of
     from fsframework.values import footnotes
 
     runs = [fsf.load_run(source, runs_dir) for source in sources]
@@ -217,12 +217,7 @@ def _of_runs(
         for arm in used
         if len({run.record.arms[arm].digest for run in runs if arm in run.record.arms}) > 1
     ]
-    notes += footnotes({run.name: run.record.cautions for run in runs})
-    computed = {
-        run.name: (run.record.environment.threads, bool(run.record.training.history))
-        for run in runs
-    }
-    notes += footnotes(thread_cautions(computed))
+    notes += footnotes(cautions_of({run.name: [run.record] for run in runs}))
     groups = fsf.Runs(runs).over_seeds()
     for group in groups:
         if lacking := [name for name in columns if name not in group.estimates]:

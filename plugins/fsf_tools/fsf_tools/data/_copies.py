@@ -1,17 +1,44 @@
-"""Copies of users' own declarations, beside the list of added data sets."""
+"""The list of added data sets, changed, and copies of users' own declarations beside it."""
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from fsframework.api.catalogue import added_folder
-from fsframework.api.files import atomic_write
+from fsframework.api.components import ADDED_VERSION, Added, added_folder, read_added
 from fsframework.errors import DataError
+from fsframework.values import atomic_write, locked
 
-__all__ = ["copies_folder", "replaced_files"]
+__all__ = ["changed_list", "copies_folder", "replaced_files"]
+
+
+@contextmanager
+def changed_list(
+    folder: Path | None = None,
+) -> Iterator[tuple[dict[str, Added], Callable[[], None]]]:
+    """Let a block change the added data sets; concurrent processes wait for one another.
+
+    Yields:
+        The entries by name, and what writes them.
+
+    Raises:
+        DataError: the list is damaged, or of another version.
+        FsfError: it cannot be written.
+    """
+    folder = added_folder(folder)
+
+    def write() -> None:
+        datasets = {name: entries[name].to_json() for name in sorted(entries)}
+        raw = {"schema_version": ADDED_VERSION, "datasets": datasets}
+        text = json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
+        atomic_write(folder / "datasets.json", text)
+
+    with locked(folder):
+        entries = read_added(folder)
+        yield entries, write
 
 
 def copies_folder(name: str, folder: Path | None = None) -> Path:

@@ -9,18 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fsf_tools.data._copies import copies_folder, replaced_files
+from fsf_tools.data._copies import changed_list, copies_folder, replaced_files
 from fsf_tools.data.catalogue import about_json, datasets
 from fsf_tools.data.declarations import content_of, declared_name, reader_of
-from fsframework.api.catalogue import (
-    Added,
-    SplitCounts,
-    change_added,
-    data_problems,
-    read_added,
-    split_counts,
-)
-from fsframework.api.components import Component, component
+from fsframework.api.components import Added, Component, component, read_added
+from fsframework.api.data import SplitCounts, data_problems, split_counts
 from fsframework.api.session import Session, open_session
 from fsframework.errors import OptionError, close_matches
 from fsframework.interfaces import About, Dataset
@@ -132,15 +125,11 @@ def add_dataset(
         columns=tuple(dataset.metadata),
         place=str(kept[target]),
     )
-    before: list[Added] = []
-
-    def put(entries: dict[str, Added]) -> None:
-        if called in entries:
-            before.append(entries[called])
+    with changed_list(folder) as (entries, write):
+        replaced = entries.get(called)
         entries[called] = entry
-
-    change_added(put, folder, replaced_files(copies, files))
-    replaced = before[0] if before else None
+        with replaced_files(copies, files):
+            write()
     return AddedDataset(called, entry, dataset.about, splits, dataset.layout, replaced)
 
 
@@ -153,19 +142,17 @@ def remove_dataset(name: str, *, data_dir: str | Path | None = None) -> Added:
     Raises:
         OptionError: nothing was added under this name.
     """
-    gone: list[Added] = []
     folder = _folder(data_dir)
-
-    def drop(entries: dict[str, Added]) -> None:
+    with changed_list(folder) as (entries, write):
         if name not in entries:
             known = ", ".join(entries) or "none"
             raise OptionError(
                 f"no data set {name!r} was added{close_matches(name, entries)}; added: {known}"
             )
-        gone.append(entries.pop(name))
-
-    change_added(drop, folder, replaced_files(copies_folder(name, folder), {}))
-    return gone[0]
+        gone = entries.pop(name)
+        with replaced_files(copies_folder(name, folder), {}):
+            write()
+    return gone
 
 
 def _folder(data_dir: str | Path | None) -> Path | None:

@@ -118,7 +118,7 @@ def pack_described(
         size=store.size,
         decoded_now=decoded,
         bytes=len(store) * store.row_bytes,
-        digest=store.digest_of_all(),
+        digest=store.digest(np.arange(len(store)), session.reporter),
         broken={store.dataset.keys[row]: why for row, why in store.broken().items()},
         scaled_decoding_differs_by=apart,
     )
@@ -128,7 +128,7 @@ def _decoding(tree: Mapping[str, Any], session: Session, options: Mapping[str, A
     """Return what a worker does."""
     del options
     store, broken = image_store(tree, session)
-    return lambda rows: store.decode(rows, broken, session.reporter)
+    return lambda rows: store.fill(rows, broken, "images", session.reporter, alone=False)
 
 
 def _fill(store: ImageStore, broken: Broken, sharing: Sharing | None, reporter: Reporter) -> int:

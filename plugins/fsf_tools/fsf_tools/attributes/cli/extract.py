@@ -18,7 +18,7 @@ from fsframework.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.api.opened import Extracted
+    from fsf_tools.attributes.extraction import Extracted
 
 __all__ = ["attributes"]
 
@@ -42,7 +42,7 @@ def attributes() -> None:
 @shared("detector", "dataset", "split")
 @click.option(
     "--batch-size",
-    type=int,
+    type=click.IntRange(min=1),
     metavar="N",
     help="Images per call of the detector.  [default: 16, on a GPU 64]",
 )
@@ -64,20 +64,22 @@ def extract(
     selected from the same captions. An image that cannot be read is named and
     skipped, and the exit code is 1. The workers of --launcher divide the images.
     """
-    from fsframework.api.experiments import described
+    from fsf_tools.attributes.extraction import detecting, extract_words
+    from fsframework.api.experiments import resolved
     from fsframework.api.launchers import sharing_of
-    from fsframework.api.opened import detecting, extract_words
 
     check_output(output, ".parquet", force=force)
     session, plugins = session_of(context), context.params["plugin_files"]
-    sharing, tree = sharing_of(detecting, tree_of(context), session, plugins, batch_size=batch_size)
-    description = described(tree, session)
-    extracted = extract_words(description, batch_size=batch_size, sharing=sharing)
+    sharing, tree = sharing_of(
+        detecting, tree_of(context), session, plugins, batch_size=batch_size or 0
+    )
+    experiment = resolved(tree, session)
+    extracted = extract_words(experiment, session, batch_size=batch_size or 0, sharing=sharing)
     extracted.table.save(output)
     if as_json:
         _print_json(output, extracted)
     else:
-        _print_extracted(output, extracted, dropped=description.options["drop_class_words"])
+        _print_extracted(output, extracted, dropped=experiment.options["drop_class_words"])
     if extracted.failed:
         context.exit(1)
 

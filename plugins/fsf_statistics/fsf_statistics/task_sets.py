@@ -1,0 +1,115 @@
+"""What tells sets of tasks from each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fsframework.statistics.results import MethodResult
+
+__all__ = ["facts_of", "options_of_tasks", "tasks_called", "tasks_told_apart"]
+
+_ALWAYS = ("data", "tasks")
+_RESERVED = (*_ALWAYS, "count", "method", "seeds", "set")
+"""Names of columns that are no options."""
+
+_MAKE_TASKS = ("dataset", "detector", "sampler")
+_SET_TASKS = (
+    "task_seed", "split", "attributes", "min_count", "drop_words", "drop_class_words", "placebo",
+    "task_file",
+)  # fmt: skip
+
+
+def facts_of(result: MethodResult) -> dict[str, str]:
+    """Return what is known of the tasks of a result, by name.
+
+    ``data`` is the name of the data set, ``tasks`` ways and shots, ``count`` the number of tasks
+    per arm; the others are the options that the tasks were made with, such as
+    ``dataset.strength``.
+    """
+    record = result.records[0] if result.records else None
+    shape = result.task_set
+    if result.arms is not None:
+        shape = f"{result.arms.tested.n_way}-way {result.arms.tested.n_shot}-shot"
+    count = max((len(one) for one in result.outcomes.values()), default=0)
+    found = {"data": record.data.name if record else "", "tasks": shape, "count": f"{count:,}"}
+    if record is None or record.method is None:
+        return found
+    components = {role: (one.called, one.options) for role, one in record.components.items()}
+    return found | options_of_tasks(components, record.settings)
+
+
+def options_of_tasks(
+    components: Mapping[str, tuple[str, Mapping[str, Any]]], settings: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return what the tasks of a run were made of, by dotted name.
+
+    Args:
+        components: name and options by role, of the run.
+        settings: of the run.
+    """
+    found: dict[str, str] = {}
+    for role in _MAKE_TASKS:
+        if role in components:
+            name, options = components[role]
+            found |= {role: name, **{f"{role}.{key}": str(v) for key, v in options.items()}}
+    told = {name: settings.get(name) for name in _SET_TASKS}
+    return found | {name: str(value) for name, value in told.items() if value is not None}
+
+
+def tasks_told_apart(facts: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Return what tells sets of tasks from each other: by name, a value for each of them.
+
+    Data set (``data``) and shape (``tasks``) where they vary. Then, each only if it tells apart
+    sets that are still equal, the number of tasks per arm (``count``), the options that vary, and
+    at last the number of the set (``set``).
+
+    Args:
+        facts: of each set, at least one; see ``facts_of``.
+
+    >>> tasks_told_apart([{"data": "planted", "dataset.strength": s} for s in ("0.2", "0.8")])
+    {'strength': ['0.2', '0.8']}
+    """
+    told = {name: [one.get(name, "") for one in facts] for name in (*_ALWAYS, "count")}
+    told |= _varied([{k: v for k, v in one.items() if k not in told} for one in facts])
+    told["set"] = [str(number) for number in range(1, len(facts) + 1)]
+    found: dict[str, list[str]] = {}
+    sorts = 1
+    for name, values in told.items():
+        finer = len(set(zip(*found.values(), values, strict=True)))
+        if finer > sorts or (name in _ALWAYS and len(set(values)) > 1):
+            found[name], sorts = values, finer
+    return found
+
+
+def tasks_called(told: Mapping[str, str]) -> str:
+    """Return what tells a set of tasks from others in a few words.
+
+    Args:
+        told: its values by name, as ``tasks_told_apart`` gives them.
+
+    >>> tasks_called({"data": "planted", "count": "600", "strength": "0.2"})
+    'planted, 600 tasks, strength 0.2'
+    """
+    return ", ".join(
+        value if name in _ALWAYS else f"{value} tasks" if name == "count" else f"{name} {value}"
+        for name, value in told.items()
+        if value
+    )
+
+
+def _varied(options: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Return the options that vary, by their last name where only one has it."""
+    keys = dict.fromkeys(key for one in options for key in one)
+    varied = [key for key in keys if len({one.get(key, "") for one in options}) > 1]
+    # Which component it is says less than the option in which it differs.
+    varied = [key for key in varied if not any(one.startswith(f"{key}.") for one in varied)]
+    last = Counter(key.rpartition(".")[2] for key in varied)
+    short = {key: key.rpartition(".")[2] for key in varied}
+    return {
+        key if last[short[key]] > 1 or short[key] in _RESERVED else short[key]: [
+            one.get(key, "") for one in options
+        ]
+        for key in varied
+    }

@@ -1,0 +1,81 @@
+"""The words in the images of an experiment, detected by this process or by workers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fsframework.api.data import images_with_class_words, without_dropped_words
+from fsframework.api.experiments import Experiment, resolved
+from fsframework.api.launchers import Do, Sharing
+from fsframework.api.opened import detection
+from fsframework.api.session import Session
+from fsframework.values import AttributeTable
+
+__all__ = ["Extracted", "detecting", "extract_words"]
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The result of a detection.
+
+    Args:
+        table: of the images that can be read, without the words that were to be dropped.
+        failed: key and reason for each image that cannot be read.
+        notes: what a user should know about the detector's words.
+        reused: number of images that an earlier call had finished.
+        class_named: number of images with words that name their class, dropped or not.
+    """
+
+    table: AttributeTable
+    failed: list[tuple[str, str]]
+    notes: tuple[str, ...]
+    reused: int
+    class_named: int
+
+
+def detecting(tree: Mapping[str, Any], session: Session, options: Mapping[str, Any]) -> Do:
+    """Return what a worker does that detects words; ``options`` has the ``batch_size``."""
+    return detection(resolved(tree, session), session, batch_size=options["batch_size"]).answer
+
+
+def extract_words(
+    experiment: Experiment,
+    session: Session,
+    *,
+    batch_size: int = 0,
+    sharing: Sharing | None = None,
+) -> Extracted:
+    """Detect the words in a split's images, reusing earlier answers, and drop the unwanted ones.
+
+    Args:
+        batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU.
+        sharing: workers that process the images; by default this process does.
+
+    Raises:
+        OptionError: no detector is given.
+        FsfError: the detector cannot be prepared, or its answer is malformed.
+    """
+    found = detection(experiment, session, batch_size=batch_size)
+    todo = found.missing()
+    if sharing is not None:
+        sharing.compute("detection", found.identity, todo, found.batch_size)
+    table = found.table()
+    words = experiment.settings.words
+    pool = found.dataset.pool(found.split)
+    pool = dataclasses.replace(pool, attributes=table.aligned(pool.keys))
+    named = int(images_with_class_words(pool).sum())
+    header = {**table.provenance, "images_with_class_words": f"{named} of {len(table)}"}
+    if words.drop_class_words:
+        header["drop_class_words"] = "true"
+    if words.drop_words:
+        header["drop_words"] = ", ".join(words.drop_words)
+    if words.min_count > 1:
+        header["min_count"] = str(words.min_count)
+    dropped = without_dropped_words(pool, words).attributes
+    assert dropped is not None
+    table = dataclasses.replace(dropped.aligned(table.keys), provenance=header)
+    reused = len(found.keys) - len(todo)
+    return Extracted(table, found.failed, found.notes, reused, named)
