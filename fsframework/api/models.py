@@ -14,13 +14,14 @@ from torch import Tensor
 
 from fsframework.api.components import Component
 from fsframework.api.data import opened
-from fsframework.api.experiments import Description, describe
+from fsframework.api.experiments import describe
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.cache.images import Pixels, store_of
+from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.stages import Precision
 from fsframework.pipeline.learning.evaluation import ImageSource, embedded
 from fsframework.pipeline.learning.evaluation import evaluate as evaluate_model
@@ -50,8 +51,8 @@ __all__ = [
     "Model",
     "evaluate",
     "model",
-    "model_described",
-    "network_described",
+    "model_of",
+    "network_of",
     "new_model",
     "resolve_device",
 ]
@@ -227,7 +228,7 @@ def model(
     >>> fsf.model("ncc", backbone=pixels, image_size=16, device="cpu").image_size
     16
     """
-    return model_described(
+    return model_of(
         describe(
             method=method,
             backbone=backbone,
@@ -238,7 +239,7 @@ def model(
             seed=seed,
             offline=offline,
             progress=False,
-        )
+        ).experiment
     )
 
 
@@ -263,20 +264,19 @@ def new_model(
     return Model(network, method.name, backbone.called)
 
 
-def model_described(description: Description) -> Model:
-    """Return the model of a description, with the weights that it starts from.
+def model_of(experiment: Experiment) -> Model:
+    """Return the model of an experiment, with the weights that it starts from.
 
-    Nothing is trained: the weights are those of the run that the description names (``model`` or
+    Nothing is trained: the weights are those of the run that the experiment names (``model`` or
     ``training.init_from``), else the backbone's pretrained ones, else random ones.
 
     Raises:
         DataError: weights are missing or do not fit.
         OptionError: the device is unknown or not available.
     """
-    experiment = description.experiment
     settings = experiment.settings
     size = settings.image_size or experiment.backbone.create().preprocessing.size
-    network = network_described(description, size)
+    network = network_of(experiment, size)
     sources = [stage.init_from for stage in experiment.stages if stage.init_from is not None]
     return Model(
         network.eval(),
@@ -288,13 +288,13 @@ def model_described(description: Description) -> Model:
     )
 
 
-def network_described(description: Description, size: int) -> FewShotModel:
-    """Return the network of a description on its device; see ``model_described``.
+def network_of(experiment: Experiment, size: int) -> FewShotModel:
+    """Return the network of an experiment on its device; see ``model_of``.
 
     Args:
         size: height and width of its images in pixels.
     """
-    experiment, settings = description.experiment, description.experiment.settings
+    settings = experiment.settings
     network = build_model(
         experiment.backbone,
         experiment.method,
