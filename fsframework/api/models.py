@@ -14,13 +14,14 @@ from torch import Tensor
 
 from fsframework.api.components import Component
 from fsframework.api.data import opened
-from fsframework.api.experiments import Description, describe
+from fsframework.api.experiments import describe
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.cache.images import Pixels, store_of
+from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.stages import Precision
 from fsframework.pipeline.learning.evaluation import ImageSource, embedded
 from fsframework.pipeline.learning.evaluation import evaluate as evaluate_model
@@ -50,8 +51,8 @@ __all__ = [
     "Model",
     "evaluate",
     "model",
-    "model_described",
-    "network_described",
+    "model_of",
+    "network_of",
     "new_model",
     "resolve_device",
 ]
@@ -60,7 +61,6 @@ Classifier = Callable[[UInt8Array, IntArray, UInt8Array], Any]
 """Maps support images, their labels and query images of one task to scores of the queries."""
 
 _USUAL_SIZE = 84
-
 
 Trained = Literal["nothing", "backbone", "all"]
 """Which weights of a model are trained: none, those of its backbone only, or all."""
@@ -95,21 +95,6 @@ class Model:
     def image_size(self) -> int:
         """Height and width of its images in pixels."""
         return self.network.size
-
-    @property
-    def interpolation(self) -> Literal["bilinear", "bicubic"]:
-        """How its images are resized."""
-        return self.network.interpolation
-
-    @property
-    def consumes(self) -> Literal["vectors", "maps", "images"]:
-        """What its method compares."""
-        return self.network.method.consumes
-
-    @property
-    def transductive(self) -> bool:
-        """Whether a query's scores may depend on the other queries."""
-        return self.network.method.transductive
 
     def save_weights(self, path: Path, n_base_classes: int = 0) -> None:
         """Write the weights as a run holds them, whole or not at all.
@@ -227,7 +212,7 @@ def model(
     >>> fsf.model("ncc", backbone=pixels, image_size=16, device="cpu").image_size
     16
     """
-    return model_described(
+    return model_of(
         describe(
             method=method,
             backbone=backbone,
@@ -238,7 +223,7 @@ def model(
             seed=seed,
             offline=offline,
             progress=False,
-        )
+        ).experiment
     )
 
 
@@ -263,20 +248,19 @@ def new_model(
     return Model(network, method.name, backbone.called)
 
 
-def model_described(description: Description) -> Model:
-    """Return the model of a description, with the weights that it starts from.
+def model_of(experiment: Experiment) -> Model:
+    """Return the model of an experiment, with the weights that it starts from.
 
-    Nothing is trained: the weights are those of the run that the description names (``model`` or
+    Nothing is trained: the weights are those of the run that the experiment names (``model`` or
     ``training.init_from``), else the backbone's pretrained ones, else random ones.
 
     Raises:
         DataError: weights are missing or do not fit.
         OptionError: the device is unknown or not available.
     """
-    experiment = description.experiment
     settings = experiment.settings
     size = settings.image_size or experiment.backbone.create().preprocessing.size
-    network = network_described(description, size)
+    network = network_of(experiment, size)
     sources = [stage.init_from for stage in experiment.stages if stage.init_from is not None]
     return Model(
         network.eval(),
@@ -288,13 +272,13 @@ def model_described(description: Description) -> Model:
     )
 
 
-def network_described(description: Description, size: int) -> FewShotModel:
-    """Return the network of a description on its device; see ``model_described``.
+def network_of(experiment: Experiment, size: int) -> FewShotModel:
+    """Return the network of an experiment on its device; see ``model_of``.
 
     Args:
         size: height and width of its images in pixels.
     """
-    experiment, settings = description.experiment, description.experiment.settings
+    settings = experiment.settings
     network = build_model(
         experiment.backbone,
         experiment.method,
@@ -382,29 +366,25 @@ def evaluate(  # noqa: PLR0913 - an option each
             f"{type(model).__name__} needs a backbone: give "
             f"fsframework.model({type(model).__name__}(...), backbone=...)"
         )
-    network = model.network if isinstance(model, Model) else None
-    size = image_size or source.native_size or _USUAL_SIZE
-    how = "bilinear" if network is None else network.interpolation
-    store = store_of(
-        component, source, size if network is None else network.size, how, "exact",
-        session.workspace,
-    )  # fmt: skip
+    size, how = image_size or source.native_size or _USUAL_SIZE, "bilinear"
+    if isinstance(model, Model):
+        size, how = model.network.size, model.network.interpolation
+    store = store_of(component, source, size, how, "exact", session.workspace)
     rows = _rows(arms, source, pool)
     used = np.unique(rows[np.unique(np.concatenate([t.images.ravel() for t in arms.values()]))])
     store.fill(used, "fatal", "images", session.reporter)
     pixels = Pixels(store, rows, "", session.reporter)
     outcomes = {}
     for arm, chosen in arms.items():
-        label = f"{arm} tasks"
         if isinstance(model, Model):
             found = ImageSource.computed(model.network, pixels, chosen)
             batch: Any = query_batch
             outcomes[arm] = evaluate_model(
                 model.network, chosen, found,
-                label=label, reporter=session.reporter, query_batch=batch,
+                label=f"{arm} tasks", reporter=session.reporter, query_batch=batch,
             )  # fmt: skip
         else:
-            outcomes[arm] = _asked(model, chosen, pixels, label, session)
+            outcomes[arm] = _asked(model, chosen, pixels, f"{arm} tasks", session)
     return ArmOutcomes(outcomes, arms)
 
 

@@ -91,7 +91,7 @@ def describe_plugin(
 
 
 def _options(cls: type[Any], place: str) -> list[dict[str, Any]]:
-    from fsframework.components.resolution import describe_type, parameters
+    from fsframework.components.conversion import describe_type, parameters
 
     return [
         {

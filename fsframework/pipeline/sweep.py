@@ -399,7 +399,7 @@ def key_of_experiment(experiment: Experiment, data_fingerprint: str) -> str:
     Unlike the fingerprint of its run, it needs neither words nor tasks; nor does it know the device
     that ``auto`` becomes, which may differ where workers run.
     """
-    options = {k: v for k, v in experiment.to_json().items() if k not in _INDIFFERENT}
+    options = {k: v for k, v in experiment.options.items() if k not in _INDIFFERENT}
     return digest_of(
         "experiment",
         fsframework.__version__,

@@ -11,11 +11,11 @@ bound length and depth.
 
 from fsframework._digest import digest_of
 from fsframework._files import atomic_path, atomic_write, locked
-from fsframework._numbers import parse_number
 from fsframework._reading import (
     check_file,
     open_file,
     parse_json,
+    parse_number,
     parse_toml,
     read_file,
     text_lines,

@@ -43,7 +43,7 @@ ASKED = {"dataset": ["toy-contexts"], "backbone": ["toy-pixels"], "method": ["to
 
 
 def experiments(job: Any) -> list[Any]:
-    return [(one.experiment, one.description) for one in job.listed()]
+    return [(one.experiment, one.resolved) for one in job.listed()]
 
 
 def test_the_fewest_contexts_that_the_data_allow_are_taken(planned: Any) -> None:

@@ -66,7 +66,7 @@ def described(job: Any) -> list[Any]:
 
 def options_of(job: Any) -> list[Any]:
     """The options of each experiment, equal ones once."""
-    return [one.description.options for one in job.listed()]
+    return [one.resolved.options for one in job.listed()]
 
 
 def test_the_experiments_are_the_product(planned: Any) -> None:
@@ -89,7 +89,7 @@ def test_ablations_are_5_shot_and_share_the_papers_construction(planned: Any) ->
     assert len(options_of(job)) == 3 * 2 + 3 * 4
     assert len(described(job)) == 3 * 2 + 3 * 6
     for one in described(job):
-        sampler = job.planned([one])[0].description.options["sampler"]
+        sampler = job.planned([one])[0].resolved.options["sampler"]
         assert TECHNIQUES.get(one.tags["technique"], {}).items() <= sampler.items()
     only = planned("fewstab", {**TOY, "shot": [1]}, {"ablation": True}, sampler="toy-sampler")
     assert {e.tags["shot"] for e in described(only) if e.tags["technique"]} == {1}
@@ -121,8 +121,8 @@ def test_every_printed_cell_has_a_recipe(planned: Any, label: str) -> None:
         (method, shot) for method in _fewstab.METHODS for shot in (1, 5)
     }
     for one in job.planned(experiments):
-        assert one.description.options["recipe"] == f"fewstab:{label}"
-        assert one.description.options["backbone"]["name"] == "resnet12"
+        assert one.resolved.options["recipe"] == f"fewstab:{label}"
+        assert one.resolved.options["backbone"]["name"] == "resnet12"
     job = planned("fewstab", {**chosen, "method": ["protonet"]}, recipe="none", tasks=5)
     assert {o["recipe"] for o in options_of(job)} == {None}
 
@@ -138,7 +138,7 @@ def test_every_cell_of_table_s10_has_a_recipe(planned: Any) -> None:
         for method in (base, f"ifsl:{base}")
     ]
     for experiment, one in zip(experiments, job.planned(experiments), strict=True):
-        options = one.description.options
+        options = one.resolved.options
         assert options["recipe"] == "fewstab:miniImageNet"
         assert options["backbone"]["name"] == "resnet10"
         pretraining, episodes = options["training"]
@@ -249,7 +249,7 @@ def test_what_is_left_out_has_the_papers_value(planned: Any) -> None:
     job = planned("fewstab", chosen, dataset={"wordless": True}, training={"epochs": 0})
     found = described(job)
     assert found[0].tags["label"] == "CUB-200"
-    first = job.planned([found[0]])[0].description.options
+    first = job.planned([found[0]])[0].resolved.options
     names = [first[role]["name"] for role in ("backbone", "sampler", "detector")]
     assert (*names, first["tasks"]) == ("resnet12", "fewstab", "vit-gpt2", 3000)
     assert {one.tags["shot"] for one in found} == {1, 5}

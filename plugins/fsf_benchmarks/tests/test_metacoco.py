@@ -66,7 +66,7 @@ def test_every_printed_cell_has_a_recipe(planned: Any) -> None:
     assert sorted(keys) == sorted(cells)
     assert len(cells) == 2 * len(rows)
     for key, experiment, one in zip(keys, experiments, job.planned(experiments), strict=True):
-        options, tags = one.description.options, experiment.tags
+        options, tags = one.resolved.options, experiment.tags
         assert options["recipe"] == "metacoco:MetaCoCo", key
         assert options["sampler"]["name"] == "random"
         assert options["sampler"]["n_way"] == (10 if tags["table"] == "7" else 5)
