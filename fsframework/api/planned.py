@@ -106,7 +106,7 @@ def _of_run(run: Run) -> str:
 
 def _of_description(description: Description, opened: dict[str, tuple[str, str]]) -> str:
     experiment = description.experiment
-    loaded = [c.loaded.plugin for c in experiment.components() if c.kind != "statistic"]
+    loaded = [c.plugin for c in experiment.components() if c.kind != "statistic"]
     fingerprint, split = _data_of(description, opened)
     options = _deciding(description.options)
     return canonical(

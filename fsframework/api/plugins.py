@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsframework.components.registry import Loaded, Plugin, Registry
+from fsframework.components.registry import Plugin, Registry
 from fsframework.errors import OptionError, PluginError, close_matches
 from fsframework.interfaces.component import Configurable
 
@@ -108,13 +108,13 @@ def describe_plugin(
     plugin = _find(registry, name, kind)
     if plugin.kind == "command":
         return _described_command(registry, plugin)
-    return _described_class(registry.load(plugin.kind, plugin.name))
+    return _described_class(plugin, registry.class_of(plugin))
 
 
-def _described_class(loaded: Loaded) -> PluginDescription:
+def _described_class(plugin: Plugin, cls: type[Any]) -> PluginDescription:
     from fsframework.components.conversion import describe_type, parameters
 
-    kind = loaded.plugin.kind
+    kind = plugin.kind
     options = [
         {
             "option": f"{_PLACE.get(kind, kind)}.{key}",
@@ -122,10 +122,10 @@ def _described_class(loaded: Loaded) -> PluginDescription:
             "required": default is inspect.Parameter.empty,
             "default": None if default is inspect.Parameter.empty else _json(default),
         }
-        for key, (annotation, default) in parameters(loaded.cls).items()
+        for key, (annotation, default) in parameters(cls).items()
     ]
-    doc = inspect.getdoc(loaded.cls) or ""
-    return PluginDescription(loaded.plugin, doc, _facts(loaded.cls), options)
+    doc = inspect.getdoc(cls) or ""
+    return PluginDescription(plugin, doc, _facts(cls), options)
 
 
 def _described_command(registry: Registry, plugin: Plugin) -> PluginDescription:
