@@ -17,13 +17,12 @@ from fsframework._lazy import lazily
 __all__, _find = lazily(
     __name__,
     {
-        "api.data": ("dataset", "draw", "pool"),
+        "api.data": ("attributes", "dataset", "draw", "pool"),
         "api.experiments": ("Description", "describe"),
         "api.models": ("Model", "evaluate", "model"),
         "api.results": ("Comparison", "compare", "estimate"),
         "api.running": ("Run", "Runs", "load_run", "run", "runs"),
         "api.sweeping": ("sweep",),
-        "api.words": ("attributes",),
         "values.arms": ("ArmOutcomes", "Arms"),
         "values.attributes": ("AttributeTable",),
         "values.estimate": ("Estimate", "Estimates"),

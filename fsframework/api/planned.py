@@ -5,42 +5,43 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import fsframework
 from fsframework.api.components import canonical
-from fsframework.api.experiments import Description
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, runs
 from fsframework.errors import FsfError, OptionError
+from fsframework.pipeline.experiment.configuration import Experiment
 
 __all__ = [
     "arms_of",
     "check_options",
-    "data_fingerprint",
+    "data_of",
     "find_finished",
     "identity_of",
 ]
 
 
-def check_options(descriptions: Iterable[Description], *, here: bool = True) -> None:
+def check_options(experiments: Iterable[Experiment], *, here: bool = True) -> None:
     """Check that components accept their options and that the device exists; run nothing.
 
     Equal components are made once. A component that cannot be made for another reason, such as a
     missing file, is left for its run to report.
 
     Args:
-        descriptions: of the experiments.
+        experiments: to check.
         here: whether this machine runs them, and must have their device.
 
     Raises:
         OptionError: a component refuses its options, or this machine lacks the device.
     """
     tried: set[str] = set()
-    for one in descriptions:
+    for one in experiments:
         if here:
-            resolve_device(one.experiment.settings.device)
-        for component in one.experiment.components():
+            resolve_device(one.settings.device)
+        for component in one.components():
             key = canonical([component.kind, component.to_json()])
             if key in tried or component.kind == "dataset":
                 continue
@@ -53,32 +54,30 @@ def check_options(descriptions: Iterable[Description], *, here: bool = True) -> 
                 continue
 
 
-def arms_of(description: Description) -> tuple[str, ...]:
+def arms_of(experiment: Experiment) -> tuple[str, ...]:
     """Return the names of the arms, the control's first."""
-    sampler = description.experiment.sampler
-    control = sampler.create().control()
-    return (sampler.name,) if control is None else tuple(control.arms)
+    control = experiment.sampler.create().control()
+    return (experiment.sampler.name,) if control is None else tuple(control.arms)
 
 
-def identity_of(description: Description) -> str:
+def identity_of(experiment: Experiment) -> str:
     """Return the identity of an experiment: equal identities mean equal runs."""
-    return canonical(_deciding(description.options))
+    return canonical(_deciding(experiment.options))
 
 
-def find_finished(descriptions: Sequence[Description]) -> list[Run | None]:
-    """Return a finished run for each description, or ``None``, judged by the records.
+def find_finished(experiments: Sequence[Experiment], folder: Path) -> list[Run | None]:
+    """Return a finished run for each experiment, or ``None``, judged by the records of a folder.
 
     A record holds options, versions and data. It reveals neither the content of a file of words,
     nor an edit of a plugin's code without a new version, nor ways and queries that were reduced to
     what the data allow; running the experiment takes these into account.
     """
     done: dict[str, Run] = {}
-    for folder in dict.fromkeys(one.session.workspace.runs for one in descriptions):
-        for run in runs(folder):
-            if run.record.status == "finished":
-                done.setdefault(_of_run(run), dataclasses.replace(run, reused=True))
+    for run in runs(folder):
+        if run.record.status == "finished":
+            done.setdefault(_of_run(run), dataclasses.replace(run, reused=True))
     opened: dict[str, tuple[str, str]] = {}
-    return [done.get(_of_description(one, opened)) for one in descriptions]
+    return [done.get(_of_experiment(one, opened)) for one in experiments]
 
 
 _NOT_DECIDING = ("statistics", "level", "interval", "device", "offline", "tensorboard")
@@ -104,11 +103,10 @@ def _of_run(run: Run) -> str:
     )
 
 
-def _of_description(description: Description, opened: dict[str, tuple[str, str]]) -> str:
-    experiment = description.experiment
+def _of_experiment(experiment: Experiment, opened: dict[str, tuple[str, str]]) -> str:
     loaded = [c.plugin for c in experiment.components() if c.kind != "statistic"]
-    fingerprint, split = _data_of(description, opened)
-    options = _deciding(description.options)
+    fingerprint, split = data_of(experiment, opened)
+    options = _deciding(experiment.options)
     return canonical(
         [
             {**options, "split": options["split"] or split},
@@ -120,30 +118,17 @@ def _of_description(description: Description, opened: dict[str, tuple[str, str]]
     )
 
 
-def data_fingerprint(description: Description, opened: dict[str, str]) -> str:
-    """Return the fingerprint of an experiment's data; empty if they cannot be opened.
+def data_of(experiment: Experiment, opened: dict[str, tuple[str, str]]) -> tuple[str, str]:
+    """Return fingerprint and usual split of an experiment's data; empty if they cannot be opened.
 
     Args:
-        description: of the experiment.
-        opened: fingerprints by data set, to which that of a new one is added.
+        experiment: whose data are opened, once.
+        opened: what is known of data sets, to which a new one is added.
     """
-    component = description.experiment.dataset
-    key = canonical(component.to_json())
+    key = canonical(experiment.dataset.to_json())
     if key not in opened:
         try:
-            opened[key] = component.create().fingerprint
-        except (FsfError, OSError):
-            opened[key] = ""
-    return opened[key]
-
-
-def _data_of(description: Description, opened: dict[str, tuple[str, str]]) -> tuple[str, str]:
-    """Return fingerprint and usual split of the data, opened once; empty if they cannot be."""
-    component = description.experiment.dataset
-    key = canonical(component.to_json())
-    if key not in opened:
-        try:
-            dataset = component.create()
+            dataset = experiment.dataset.create()
             opened[key] = dataset.fingerprint, "test" if "test" in dataset.splits else "all"
         except (FsfError, OSError):
             opened[key] = "", ""

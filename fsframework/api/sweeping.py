@@ -303,7 +303,7 @@ def plan_sweep(
     if not left:
         raise OptionError(f"all {len(experiments)} experiments of the grid are excluded")
     planned = [_planned(one, overrides, own, file, session) for one in left]
-    known = (one.description for one in planned if one.description is not None)
+    known = (one.resolved for one in planned if one.resolved is not None)
     check_options(known, here=launcher is None)
     made = sweep_of(planned, session, name=name, plugins=plugins)
     return PlannedSweep(made, launcher)

@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 
 from fsframework._digest import digest_of
-from fsframework.api.experiments import Description, described, merged
-from fsframework.api.planned import data_fingerprint, find_finished
+from fsframework.api.experiments import merged, resolved
+from fsframework.api.planned import data_of, find_finished
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
 from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.sweep import (
     Ended,
     Item,
@@ -48,16 +49,16 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """An experiment that is described as far as possible.
+    """An experiment that is resolved if it can be.
 
     Args:
         experiment: what is to run.
-        description: with every option, ``None`` if it cannot be resolved; ``error`` says why.
+        resolved: with every option, ``None`` if it cannot be resolved; ``error`` says why.
         tree: its options, a tree of ``Given``.
     """
 
     experiment: ExperimentDescription
-    description: Description | None
+    resolved: Experiment | None
     tree: Mapping[str, Any] = field(default_factory=dict)
     error: FsfError | None = None
 
@@ -73,7 +74,7 @@ def planned_over(
     """Return a planned experiment from several trees of options; earlier ones take precedence."""
     tree = merged(*layers)
     try:
-        return Planned(experiment, described(tree, session), tree)
+        return Planned(experiment, resolved(tree, session), tree)
     except FsfError as error:
         return Planned(experiment, None, tree, error)
 
@@ -103,7 +104,7 @@ class Sweep:
 
 
 def _result(planned: Planned, ended: Ended | None, runs: Path) -> ExperimentResult:
-    if planned.description is None:
+    if planned.resolved is None:
         return ExperimentResult(description=planned.experiment, reason=planned.reason)
     assert ended is not None, "every experiment that can run has ended"
     reason = ended.reason
@@ -112,14 +113,14 @@ def _result(planned: Planned, ended: Ended | None, runs: Path) -> ExperimentResu
             return result_of(planned, replace(load_run(runs / ended.run), reused=ended.reused))
         except FsfError as error:
             reason = " ".join(str(error).split())
-    options = planned.description.options
+    options = planned.resolved.options
     return ExperimentResult(description=planned.experiment, options=options, reason=reason)
 
 
 def result_of(planned: Planned, run: Run) -> ExperimentResult:
     """Return the result of a planned experiment whose run is finished."""
-    assert planned.description is not None
-    record, options = run.record, planned.description.options
+    assert planned.resolved is not None
+    record, options = run.record, planned.resolved.options
     return ExperimentResult(
         description=planned.experiment,
         # Options such as statistics are those asked for now, not those of the stored run.
@@ -164,20 +165,19 @@ def sweep_of(
     errors = [one.error for one in planned if one.error is not None]
     if errors and len(errors) == len(planned):
         raise errors[0]
-    opened: dict[str, str] = {}
+    opened: dict[str, tuple[str, str]] = {}
     items: dict[str, Item] = {}
     keys = []
     folders = session.workspace
     workspace = Workspace(folders.runs.absolute(), folders.cache.absolute())
     files = tuple(str(Path(file).absolute()) for file in plugins)
     for one in planned:
-        if one.description is None:
+        if one.resolved is None:
             keys.append("")
             continue
-        made = one.description.experiment
-        key = key_of_experiment(made, data_fingerprint(one.description, opened))
+        key = key_of_experiment(one.resolved, data_of(one.resolved, opened)[0])
         keys.append(key)
-        item = Item(key, one.experiment.name, one.tree, group_of(made), workspace, files)
+        item = Item(key, one.experiment.name, one.tree, group_of(one.resolved), workspace, files)
         items.setdefault(key, item)
     usual = f"sweep-{digest_of('sweep', sorted(items))[:8]}"
     return Sweep(_checked_name(name) or usual, planned, session, tuple(items.values()), tuple(keys))
@@ -282,17 +282,17 @@ def listed_sweep(name: str, session: Session) -> list[Listed]:
 def listed_experiments(sweep: Sweep) -> list[Listed]:
     """Return the experiments of a planned sweep, equal ones once; nothing runs."""
     folder, found = sweep.folder, dict[str, Listed]()
-    unknown: dict[str, Description] = {}
+    unknown: dict[str, Experiment] = {}
     for number, (planned, key) in enumerate(zip(sweep.planned, sweep.keys, strict=True)):
         name = planned.experiment.name
-        if planned.description is None:
+        if planned.resolved is None:
             found[str(number)] = Listed(name, "cannot run", planned.reason)
         elif key not in found:
             found[key] = _listed(folder, key, name)
             if found[key].state in ("to do", "failed"):
-                unknown[key] = planned.description
+                unknown[key] = planned.resolved
     # Runs that were made without a sweep count as well.
-    for key, run in zip(unknown, find_finished(list(unknown.values())), strict=True):
+    for key, run in zip(unknown, find_finished(list(unknown.values()), folder.runs), strict=True):
         if run is not None:
             found[key] = Listed(found[key].name, "finished", run.name)
     return list(found.values())

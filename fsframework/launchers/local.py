@@ -16,7 +16,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from fsframework._calls import interrupt
 from fsframework.errors import OptionError
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.launchers.calls import GRACE, call, reason_of, write_output_to
@@ -181,7 +180,7 @@ def _serve(pipe: Connection, owner: int, logs: Path) -> None:
     log = _log_of(logs, os.getpid())
     write_output_to(log)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=_end_with, args=(owner,), daemon=True).start()
     try:
         while True:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -31,8 +31,8 @@ from fsframework.errors import FsfError, RecordError, refusal
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.configuration import Experiment, resolve_experiment
-from fsframework.pipeline.identity import stage_digests
 from fsframework.pipeline.mapping import MOST_DEATHS, mapped, portable, worker_session
+from fsframework.pipeline.preparation import stage_digests
 from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.pipeline.run import run_experiment
 from fsframework.pipeline.session import Session
@@ -202,12 +202,17 @@ class _Log(Reporter):
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: IO[str] = path.open("a", encoding="utf-8", errors="replace", buffering=1)
+        self._path = path
         self._tell = tell
+
+    def _append(self, line: str) -> None:
+        # Not kept open: a run that is interrupted closes nothing.
+        with self._path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(line + "\n")
 
     def write(self, **told: Any) -> None:
         """Append a line."""
-        self._file.write(json.dumps({"time": round(time.time(), 1), **told}) + "\n")
+        self._append(json.dumps({"time": round(time.time(), 1), **told}))
 
     @contextmanager
     def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
@@ -233,8 +238,7 @@ class _Log(Reporter):
 
     def end(self, ended: Ended) -> None:
         """Write the last line."""
-        self._file.write(msgspec.json.encode(ended).decode() + "\n")
-        self._file.close()
+        self._append(msgspec.json.encode(ended).decode())
 
 
 def run_item(item: Item) -> Ended:
@@ -395,7 +399,7 @@ def key_of_experiment(experiment: Experiment, data_fingerprint: str) -> str:
     Unlike the fingerprint of its run, it needs neither words nor tasks; nor does it know the device
     that ``auto`` becomes, which may differ where workers run.
     """
-    options = {k: v for k, v in experiment.to_json().items() if k not in _INDIFFERENT}
+    options = {k: v for k, v in experiment.options.items() if k not in _INDIFFERENT}
     return digest_of(
         "experiment",
         fsframework.__version__,

@@ -184,7 +184,6 @@ def test_an_unknown_name_gets_near_ones_and_the_list(statistic: Install, refused
         ("import not_there_at_all", "X", "ModuleNotFoundError", "pip install not_there_at_all"),
         ("raise SystemExit", "X", "cannot be imported: SystemExit", "reinstall"),
         ("assert False, 'no\\nluck'", "X", "AssertionError: no luck", "reinstall"),
-        ("raise KeyboardInterrupt", "X", "cannot be imported: KeyboardInterrupt", "reinstall"),
     ],
 )
 def test_what_is_no_plugin_is_refused_with_cause_and_hint(

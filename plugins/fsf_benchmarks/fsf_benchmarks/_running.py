@@ -15,7 +15,7 @@ from fsf_benchmarks.interfaces import AXES, Answer, Benchmark, BenchmarkResults,
 from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsf_statistics import ComparedHeadline, HeadlineRow, headline_of_runs
 from fsframework.api.components import Given, component
-from fsframework.api.experiments import Description, given_tree, tree_of_call
+from fsframework.api.experiments import Experiment, given_tree, tree_of_call
 from fsframework.api.grids import read_seeds
 from fsframework.api.launchers import without_launcher
 from fsframework.api.overrides import Override, read_overrides
@@ -43,13 +43,13 @@ class Listed:
 
     Args:
         experiment: as the benchmark describes it.
-        description: the resolved description, ``None`` if it cannot be resolved; ``reason`` gives
+        resolved: with every option, ``None`` if it cannot be resolved; ``reason`` gives
             the cause.
         run: the run if it was finished before.
     """
 
     experiment: ExperimentDescription
-    description: Description | None
+    resolved: Experiment | None
     run: Run | None
     reason: str = ""
 
@@ -160,28 +160,28 @@ class Job:
         check_overrides(self.overrides, first, self.selection.installed.get("method", ()))
         found = self._listed(first)
         if not self.seeds and all(one.run is not None for one in found):
-            of = {identity_of(o.description): o.run for o in found if o.description and o.run}
+            of = {identity_of(o.resolved): o.run for o in found if o.resolved and o.run}
             results = [
-                result_of(one, of[identity_of(one.description)])
+                result_of(one, of[identity_of(one.resolved)])
                 for one in self.planned(first)
-                if one.description is not None
+                if one.resolved is not None
             ]
             done = BenchmarkResults(self.selection, results)
             found += self._listed(tuple(self.benchmark.further_experiments(done)))
         return found
 
     def _listed(self, experiments: Sequence[ExperimentDescription]) -> list[Listed]:
-        known: dict[str, tuple[ExperimentDescription, Description]] = {}
+        known: dict[str, tuple[ExperimentDescription, Experiment]] = {}
         failed = []
         for experiment in experiments:
             whole = planned_over(experiment, self._layers(experiment), self.session)
             for planned in self._over_seeds(whole):
-                if planned.description is None:
+                if planned.resolved is None:
                     failed.append(Listed(planned.experiment, None, None, planned.reason))
                 else:
-                    key = identity_of(planned.description)
-                    known.setdefault(key, (planned.experiment, planned.description))
-        runs = find_finished([description for _, description in known.values()])
+                    key = identity_of(planned.resolved)
+                    known.setdefault(key, (planned.experiment, planned.resolved))
+        runs = find_finished([one for _, one in known.values()], self.session.workspace.runs)
         listed = [Listed(*pair, run) for pair, run in zip(known.values(), runs, strict=True)]
         return listed + failed
 
@@ -215,8 +215,8 @@ class Job:
 
     def _check_arms(self, planned: Sequence[Planned]) -> None:
         """Check that every sampler has the arms that the benchmark needs."""
-        descriptions = [one.description for one in planned if one.description is not None]
-        for one in descriptions if self.benchmark.arms else ():
+        resolved = [one.resolved for one in planned if one.resolved is not None]
+        for one in resolved if self.benchmark.arms else ():
             if arms_of(one) != self.benchmark.arms:
                 raise OptionError(
                     f"{argument('sampler', one.options['sampler']['name'])}: its arms are "
@@ -246,7 +246,7 @@ class Job:
         for one in planned:
             if one.error is not None:
                 raise one.error
-        check_options(one.description for one in planned if one.description is not None)
+        check_options(one.resolved for one in planned if one.resolved is not None)
         return planned
 
     def _run(

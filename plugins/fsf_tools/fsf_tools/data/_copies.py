@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from fsframework.api.catalogue import ADDED_VERSION, Added, added_folder, read_added
-from fsframework.api.files import atomic_write, locked
+from fsframework.api.components import ADDED_VERSION, Added, added_folder, read_added
 from fsframework.errors import DataError
+from fsframework.values import atomic_write, locked
 
 __all__ = ["changed_list", "copies_folder", "replaced_files"]
 
