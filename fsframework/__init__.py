@@ -9,36 +9,32 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-import importlib
 from types import FunctionType
 from typing import Any
 
-_HOMES = {
-    "api.data": ("dataset", "draw", "pool"),
-    "api.experiments": ("Description", "describe"),
-    "api.models": ("Model", "evaluate", "model"),
-    "api.results": ("Comparison", "compare", "estimate"),
-    "api.running": ("Run", "Runs", "load_run", "run", "runs"),
-    "api.sweeping": ("sweep",),
-    "api.words": ("attributes",),
-    "values.arms": ("ArmOutcomes", "Arms"),
-    "values.attributes": ("AttributeTable",),
-    "values.estimate": ("Estimate", "Estimates"),
-    "values.outcomes": ("Outcomes",),
-    "values.pool": ("ImagePool",),
-    "values.tasks": ("TaskSet",),
-}
-"""Public names by the module that each is imported from; type checkers read ``__init__.pyi``."""
+from fsframework._lazy import lazily
 
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = sorted(_HOME)
+__all__, _find = lazily(
+    __name__,
+    {
+        "api.data": ("attributes", "dataset", "draw", "pool"),
+        "api.experiments": ("Description", "describe"),
+        "api.models": ("Model", "evaluate", "model"),
+        "api.results": ("Comparison", "compare", "estimate"),
+        "api.running": ("Run", "Runs", "load_run", "run", "runs"),
+        "api.sweeping": ("sweep",),
+        "values.arms": ("ArmOutcomes", "Arms"),
+        "values.attributes": ("AttributeTable",),
+        "values.estimate": ("Estimate", "Estimates"),
+        "values.outcomes": ("Outcomes",),
+        "values.pool": ("ImagePool",),
+        "values.tasks": ("TaskSet",),
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    found = _find(name)
     if isinstance(found, FunctionType):
         from fsframework._calls import contained
 

@@ -7,7 +7,6 @@ component that it passed last in its traceback.
 from __future__ import annotations
 
 import errno
-import signal
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, NoneType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from fsframework.errors import DataError, FsfError, PluginError
@@ -25,8 +24,6 @@ __all__ = [
     "about",
     "checked",
     "contained",
-    "interrupt",
-    "is_interruption",
     "is_out_of_memory",
     "is_raised_by",
     "malformed",
@@ -62,7 +59,6 @@ class Called:
 
 _ITEM: ContextVar[str] = ContextVar("item", default="")
 _known: WeakKeyDictionary[type, Called] = WeakKeyDictionary()
-_interrupted: list[int] = []
 
 
 def remember(cls: type, kind: str, name: str, check: str) -> None:
@@ -93,22 +89,6 @@ def about(item: str) -> Iterator[None]:
         raise
     finally:
         _ITEM.reset(token)
-
-
-def interrupt(number: int, frame: object) -> NoReturn:
-    """Handle SIGINT; with it, an interruption by the user differs from one that a plugin raises."""
-    del frame
-    _interrupted.append(number)
-    raise KeyboardInterrupt
-
-
-def is_interruption(error: BaseException) -> bool:
-    """Return whether an exception is an interruption by the user, and not one by a plugin.
-
-    Where ``interrupt`` does not handle SIGINT, as in a notebook, every ``KeyboardInterrupt`` is.
-    """
-    told = bool(_interrupted) or signal.getsignal(signal.SIGINT) is not interrupt
-    return isinstance(error, KeyboardInterrupt) and told
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -168,12 +148,13 @@ def contained(fallback: Called | None = None, method: str = "") -> Iterator[None
         PluginError: it raised what no contract allows, ``SystemExit`` for one.
         DataError: it raised an ``OSError``: what cannot be read is at fault, not the plugin.
         MemoryError: memory was too small.
+        KeyboardInterrupt: the user interrupted it; nobody else is expected to raise this.
     """
     try:
         yield
     except BaseException as error:
         full = isinstance(error, OSError) and error.errno == errno.ENOSPC
-        if full or isinstance(error, FsfError) or is_interruption(error):
+        if full or isinstance(error, (FsfError, KeyboardInterrupt)):
             raise
         while isinstance(error.__cause__, StopIteration):  # a generator has replaced it
             error = error.__cause__

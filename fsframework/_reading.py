@@ -6,12 +6,13 @@ import errno
 import io
 import itertools
 import json
+import math
 import os
 import re
 import reprlib
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +21,7 @@ __all__ = [
     "check_version",
     "open_file",
     "parse_json",
+    "parse_number",
     "parse_toml",
     "read_file",
     "text_lines",
@@ -33,18 +35,18 @@ _MOST_CHARACTERS = 1 << 20
 
 _MOST_LEVELS = 64
 """How deep JSON and TOML may be nested."""
+_TOO_DEEP = f"values are nested more than {_MOST_LEVELS} levels deep"
 
 # tomllib takes quadratic time for keys of many parts. The groups are atomic: no backtracking.
 _KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![\w-])(?>{_KEY}[ \t]*+\.[ \t]*+){{{_MOST_LEVELS}}}")
 
-_NOT_REGULAR = (
-    (stat.S_ISDIR, "it is a folder, not a file"),
-    (stat.S_ISFIFO, "it is a named pipe, not a regular file"),
-    (stat.S_ISSOCK, "it is a socket, not a regular file"),
-    (stat.S_ISCHR, "it is a device, not a regular file"),
-    (stat.S_ISBLK, "it is a device, not a regular file"),
-)
+_DECIMAL = re.compile(r"[ \t\r\n]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\r\n]*")
+_KINDS = {
+    stat.S_IFDIR: "a folder, not a file",
+    stat.S_IFIFO: "a named pipe, not a regular file",
+    stat.S_IFSOCK: "a socket, not a regular file",
+}
 
 
 def check_file(path: str | Path | int) -> os.stat_result:
@@ -63,9 +65,9 @@ def check_file(path: str | Path | int) -> os.stat_result:
     except ValueError:
         why = "contains a NUL byte" if "\0" in str(path) else "is not valid Unicode"
         raise OSError(errno.EINVAL, f"its name {why}", repr(str(path))) from None
-    for is_kind, why in _NOT_REGULAR:
-        if is_kind(state.st_mode):
-            raise OSError(errno.EINVAL, why, str(path))
+    if not stat.S_ISREG(state.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(state.st_mode), "a device, not a regular file")
+        raise OSError(errno.EINVAL, f"it is {kind}", str(path))
     return state
 
 
@@ -125,12 +127,7 @@ def parse_json(text: str | bytes) -> Any:
         ValueError: it is not JSON, an object has a key twice, or it is nested more than 64 levels
             deep.
     """
-    try:
-        found = json.loads(_decoded(text), object_pairs_hook=_unique)
-    except RecursionError:
-        raise _too_deep() from None
-    _check_depth(found)
-    return found
+    return _shallow(lambda: json.loads(_decoded(text), object_pairs_hook=_unique))
 
 
 def parse_toml(text: str | bytes) -> dict[str, Any]:
@@ -141,13 +138,22 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
     """
     decoded = _decoded(text)
     if _LONG_KEY.search(decoded):
-        raise _too_deep()
-    try:
-        found = tomllib.loads(decoded)
-    except RecursionError:
-        raise _too_deep() from None
-    _check_depth(found)
+        raise ValueError(_TOO_DEEP)
+    found: dict[str, Any] = _shallow(lambda: tomllib.loads(decoded))
     return found
+
+
+def parse_number(text: str) -> float | None:
+    """Return the finite number that a text writes in decimals, or ``None``.
+
+    Python alone also reads ``1_0`` as 10, digits of other scripts, ``nan`` and ``inf``; in a table
+    these are misprints or missing values.
+
+    >>> parse_number(" 2.5e-1 "), parse_number("1_0"), parse_number("nan"), parse_number("1e400")
+    (0.25, None, None, None)
+    """
+    number = float(text) if _DECIMAL.fullmatch(text) else math.inf
+    return number if math.isfinite(number) else None
 
 
 def _decoded(text: str | bytes) -> str:
@@ -168,20 +174,24 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_depth(value: Any) -> None:
-    level: Iterable[Any] = [value]
-    for _ in range(_MOST_LEVELS + 1):
-        containers = [inner for inner in level if isinstance(inner, (dict, list))]
-        if not containers:
-            return
-        level = itertools.chain.from_iterable(
-            inner.values() if isinstance(inner, dict) else inner for inner in containers
-        )
-    raise _too_deep()
+def _shallow(parse: Callable[[], Any]) -> Any:
+    """Return what is parsed, unless its values are nested too deep."""
+    try:
+        found = parse()
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    level = [found]
+    for _ in range(_MOST_LEVELS):
+        level = [inner for one in level for inner in _parts(one)]
+    if any(isinstance(one, (dict, list)) for one in level):
+        raise ValueError(_TOO_DEEP)
+    return found
 
 
-def _too_deep() -> ValueError:
-    return ValueError(f"values are nested more than {_MOST_LEVELS} levels deep")
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def text_lines(stream: BinaryIO, errors: str = "strict") -> Iterator[str]:

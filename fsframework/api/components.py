@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fsframework.components.catalogue import ADDED_VERSION, Added, added_folder, read_added
 from fsframework.components.objects import component_of
 from fsframework.components.options import Given, plain_tree
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, canonical
 
-__all__ = ["Component", "Given", "canonical", "component", "plain_tree"]
+__all__ = [
+    "ADDED_VERSION",
+    "Added",
+    "Component",
+    "Given",
+    "added_folder",
+    "canonical",
+    "component",
+    "plain_tree",
+    "read_added",
+]
 
 
 def component(

@@ -14,12 +14,31 @@ from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.attributes.detection import Detection
-from fsframework.pipeline.attributes.words import pool_with_attributes, without_dropped_words
+from fsframework.pipeline.attributes.words import (
+    images_with_class_words,
+    names_class,
+    pool_with_attributes,
+    read_attributes,
+    without_dropped_words,
+)
 from fsframework.pipeline.experiment.options import EMBEDDED, WordChoice, given_tree
+from fsframework.pipeline.published_counts import SplitCounts, data_problems, split_counts
 from fsframework.pipeline.tasks import draw_arms
 from fsframework.values import Arms, AttributeTable, ImagePool
 
-__all__ = ["dataset", "draw", "opened", "pool"]
+__all__ = [
+    "SplitCounts",
+    "attributes",
+    "data_problems",
+    "dataset",
+    "draw",
+    "images_with_class_words",
+    "names_class",
+    "opened",
+    "pool",
+    "split_counts",
+    "without_dropped_words",
+]
 
 
 def dataset(data: Any = EMBEDDED, **options: Any) -> Dataset:
@@ -141,3 +160,19 @@ def draw(
     tree = given_tree({**short, "tasks": tasks}, "call")
     chosen = component(registry, "sampler", sampler, {**tree.get("sampler", {}), **rest})
     return draw_arms(registry, chosen, pool, tree["tasks"].value, seed, None)
+
+
+def attributes(file: str | Path) -> AttributeTable:
+    """Read a table of words from a file.
+
+    To detect the words of images that have no table yet, use ``fsframework.pool(data,
+    detector=...)``, whose ``attributes`` is a table.
+
+    Args:
+        file: ``.parquet``, or ``.csv`` with the columns ``key`` and ``words``, separated by ``;``.
+
+    Raises:
+        DataError: the file is missing or damaged; the message names the row.
+        OptionError: the file has another ending.
+    """
+    return read_attributes(Path(file))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fsframework.api.session import Session, open_session
-from fsframework.interfaces.dataset import Dataset
-from fsframework.interfaces.sampler import TaskSampler
 from fsframework.pipeline.experiment.configuration import (
     Experiment,
     resolve_experiment,
@@ -21,7 +18,15 @@ from fsframework.pipeline.progress import Reporter
 if TYPE_CHECKING:
     from fsframework.api.arguments import Arguments
 
-__all__ = ["Description", "describe", "described", "given_tree", "merged", "tree_of_call"]
+__all__ = [
+    "Description",
+    "Experiment",
+    "describe",
+    "given_tree",
+    "merged",
+    "resolved",
+    "tree_of_call",
+]
 
 _ORIGIN = "call"
 """Origin of values given to a call of the API."""
@@ -39,30 +44,15 @@ class Description:
     experiment: Experiment
     session: Session
 
-    @cached_property
+    @property
     def options(self) -> Mapping[str, Any]:
         """Resolved values, as in a configuration file."""
-        return self.experiment.to_json()
+        return self.experiment.options
 
     @property
     def origins(self) -> Mapping[str, Any]:
         """The origin of each value, in the same shape."""
         return self.experiment.origins
-
-    @property
-    def sampler(self) -> TaskSampler:
-        """The sampler of the tasks under test, with its options."""
-        made: TaskSampler = self.experiment.sampler.create()
-        return made
-
-    def dataset(self) -> Dataset:
-        """Open its data set.
-
-        Raises:
-            DataError: its files are missing or broken.
-        """
-        made: Dataset = self.experiment.dataset.create()
-        return made
 
     def check(self) -> tuple[str, ...]:
         """Open the data and draw the tasks, as a run does first; train and evaluate nothing.
@@ -72,8 +62,7 @@ class Description:
             of the numbers must know.
 
         Raises:
-            FsfError: the run would stop with this message; ``remedy`` holds arguments that work,
-                if any are known.
+            FsfError: the run would stop with this message.
         """
         from fsframework.pipeline.preparation import prepare
 
@@ -123,10 +112,14 @@ def describe(
     session = open_session(
         runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
     )
-    return described(tree_of_call(arguments, config), session)
+    return Description(resolved(tree_of_call(arguments, config), session), session)
 
 
-def described(tree: Mapping[str, Any], session: Session, **arguments: Any) -> Description:
-    """Return the description of a tree of ``Given``; arguments take precedence over the tree."""
-    tree = merged(given_tree(arguments, _ORIGIN), tree)
-    return Description(resolve_experiment(session.registry, tree), session)
+def resolved(tree: Mapping[str, Any], session: Session, **arguments: Any) -> Experiment:
+    """Return the experiment of a tree of ``Given``; arguments take precedence over the tree.
+
+    Raises:
+        OptionError: an option is unknown, of the wrong type or out of range.
+        PluginError: a plugin cannot be loaded.
+    """
+    return resolve_experiment(session.registry, merged(given_tree(arguments, _ORIGIN), tree))

@@ -12,7 +12,7 @@ import torch
 from fsframework.api.components import Component
 from fsframework.api.running import Run
 from fsframework.errors import RecordError
-from fsframework.pipeline.recording import component_record, environment, plugin_records
+from fsframework.pipeline.run import component_record, environment, plugin_records
 from fsframework.pipeline.session import Session
 from fsframework.records import ArmRecord, ImportedRecord, RunRecord
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,19 +10,18 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fsframework.api.components import Component, component
+from fsframework.api.components import Component
 from fsframework.api.data import opened
-from fsframework.api.experiments import Description, described, tree_of_call
+from fsframework.api.experiments import describe
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
-from fsframework.components.registry import Registry
-from fsframework.errors import DataError, OptionError, RecordError, argument
-from fsframework.interfaces.backbone import Backbone, Preprocessing
+from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.pipeline.cache.images import Pixels, store_of
+from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.stages import Precision
 from fsframework.pipeline.learning.evaluation import ImageSource, embedded
 from fsframework.pipeline.learning.evaluation import evaluate as evaluate_model
@@ -36,7 +35,7 @@ from fsframework.pipeline.learning.model import (
     seeded,
 )
 from fsframework.pipeline.learning.scoring import Scorer
-from fsframework.pipeline.learning.training import start_from
+from fsframework.pipeline.learning.training import start_stages
 from fsframework.pipeline.session import Session
 from fsframework.values import (
     ArmOutcomes,
@@ -52,7 +51,8 @@ __all__ = [
     "Model",
     "evaluate",
     "model",
-    "model_described",
+    "model_of",
+    "network_of",
     "new_model",
     "resolve_device",
 ]
@@ -61,7 +61,6 @@ Classifier = Callable[[UInt8Array, IntArray, UInt8Array], Any]
 """Maps support images, their labels and query images of one task to scores of the queries."""
 
 _USUAL_SIZE = 84
-
 
 Trained = Literal["nothing", "backbone", "all"]
 """Which weights of a model are trained: none, those of its backbone only, or all."""
@@ -75,7 +74,6 @@ class Model:
         network: the two as one module.
         name: of the method.
         backbone: as users name it, such as ``timm:resnet50``.
-        can_be_cached: whether another process can find its features in the cache.
         trained: ``nothing`` if all weights are random, ``backbone`` if those of the method
             itself are, else ``all``.
         source: run folder or file that its weights were read from; ``None`` for no run.
@@ -85,7 +83,6 @@ class Model:
     network: FewShotModel
     name: str
     backbone: str
-    can_be_cached: bool = False
     trained: Trained = "all"
     source: Path | None = None
     precision: Precision = "fp32"
@@ -98,21 +95,6 @@ class Model:
     def image_size(self) -> int:
         """Height and width of its images in pixels."""
         return self.network.size
-
-    @property
-    def interpolation(self) -> Literal["bilinear", "bicubic"]:
-        """How its images are resized."""
-        return self.network.interpolation
-
-    @property
-    def consumes(self) -> Literal["vectors", "maps", "images"]:
-        """What its method compares."""
-        return self.network.method.consumes
-
-    @property
-    def transductive(self) -> bool:
-        """Whether a query's scores may depend on the other queries."""
-        return self.network.method.transductive
 
     def save_weights(self, path: Path, n_base_classes: int = 0) -> None:
         """Write the weights as a run holds them, whole or not at all.
@@ -200,34 +182,11 @@ def _resized(images: UInt8Array, network: FewShotModel) -> UInt8Array:
     return np.stack([np.asarray(Image.fromarray(i).resize((size, size), how)) for i in images])
 
 
-class _Module(Backbone):
-    """Any module that maps normalised images ``(n, 3, H, W)`` to vectors or maps."""
-
-    def __init__(self, module: nn.Module, preprocessing: Preprocessing) -> None:
-        super().__init__()
-        self.module = module
-        self.preprocessing = preprocessing
-        self.pretrained_on = "unknown"
-        self.keeps_weights = True
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the module's maps; a vector becomes a 1 x 1 map."""
-        found: Tensor = self.module(images)
-        return found if found.ndim == 4 else found.flatten(1)[:, :, None, None]
-
-    def encode(self, images: Tensor) -> Tensor:
-        """Return the module's vectors; maps are averaged over their positions."""
-        found: Tensor = self.module(images)
-        return found.mean(dim=(2, 3)) if found.ndim == 4 else found.flatten(1)
-
-
-def model(  # noqa: PLR0913 - an option each
+def model(
     method: Any,
     *,
     backbone: Any = "conv64f",
     image_size: int | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
     device: str = "auto",
     seed: int = 0,
     offline: bool = False,
@@ -237,10 +196,10 @@ def model(  # noqa: PLR0913 - an option each
     Args:
         method: a name, a mapping of a name and options, a class or an instance.
         backbone: likewise; or any ``torch.nn.Module`` that maps images ``(n, 3, H, W)`` to
-            vectors ``(n, D)`` or maps ``(n, C, h, w)``, used with its weights as they are.
+            vectors ``(n, D)`` or maps ``(n, C, h, w)``, used with its weights as they are. In a
+            mapping, with the module as ``name``, ``mean`` and ``std`` are those of the pixels of
+            each RGB channel, in 0..1; by default ImageNet's.
         image_size: height and width of the images in pixels; by default the backbone's.
-        mean: of each RGB channel of pixels in 0..1, subtracted; for a module, by default
-            ImageNet's. ``std``, by which the difference is divided, likewise.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
         seed: of weights that are not pretrained.
         offline: make no network call for pretrained weights.
@@ -250,37 +209,22 @@ def model(  # noqa: PLR0913 - an option each
 
     >>> import fsframework as fsf
     >>> pixels = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten())
-    >>> fsf.model("ncc", backbone=pixels, image_size=16, device="cpu")
-    <Model: ncc with Sequential, 16 pixels, on cpu>
+    >>> fsf.model("ncc", backbone=pixels, image_size=16, device="cpu").image_size
+    16
     """
-    if isinstance(backbone, nn.Module) and not isinstance(backbone, Backbone):
-        usual = Preprocessing()
-        prepared = Preprocessing(
-            image_size or usual.size,
-            usual.mean if mean is None else _per_channel("mean", mean),
-            usual.std if std is None else _per_channel("std", std),
-        )
-        made, name = method, type(method).__name__
-        if not isinstance(method, FewShotMethod):
-            chosen = component(Registry(), "method", method)
-            made, name = chosen.create(), chosen.name
-        with seeded(seed, torch.device("cpu")):
-            network = FewShotModel(_Module(backbone, prepared), made, prepared.size, 0)
-        network = network.to(resolve_device(device)).eval()
-        return Model(network, name, type(backbone).__name__, trained=_trained(network))
-    if mean is not None or std is not None:
-        raise OptionError("mean and std are for a module; a backbone has its own preprocessing")
-    arguments = {
-        "method": method,
-        "backbone": backbone,
-        "recipe": "none",
-        "training": {"epochs": 0},
-        "image_size": image_size,
-        "device": device,
-        "seed": seed,
-        "offline": offline,
-    }
-    return model_described(described(tree_of_call(arguments), open_session(progress=False)))
+    return model_of(
+        describe(
+            method=method,
+            backbone=backbone,
+            recipe="none",
+            training={"epochs": 0},
+            image_size=image_size,
+            device=device,
+            seed=seed,
+            offline=offline,
+            progress=False,
+        ).experiment
+    )
 
 
 def new_model(
@@ -304,20 +248,37 @@ def new_model(
     return Model(network, method.name, backbone.called)
 
 
-def model_described(description: Description) -> Model:
-    """Return the model of a description, with the weights that it starts from.
+def model_of(experiment: Experiment) -> Model:
+    """Return the model of an experiment, with the weights that it starts from.
 
-    Nothing is trained: the weights are those of the run that the description names (``model`` or
+    Nothing is trained: the weights are those of the run that the experiment names (``model`` or
     ``training.init_from``), else the backbone's pretrained ones, else random ones.
 
     Raises:
         DataError: weights are missing or do not fit.
         OptionError: the device is unknown or not available.
     """
-    experiment = description.experiment
     settings = experiment.settings
-    sources = [stage for stage in experiment.stages if stage.init_from is not None]
     size = settings.image_size or experiment.backbone.create().preprocessing.size
+    network = network_of(experiment, size)
+    sources = [stage.init_from for stage in experiment.stages if stage.init_from is not None]
+    return Model(
+        network.eval(),
+        experiment.method.name,
+        experiment.backbone.called,
+        trained="all" if sources else _trained(network),
+        source=sources[0] if sources else None,
+        precision=settings.precision,
+    )
+
+
+def network_of(experiment: Experiment, size: int) -> FewShotModel:
+    """Return the network of an experiment on its device; see ``model_of``.
+
+    Args:
+        size: height and width of its images in pixels.
+    """
+    settings = experiment.settings
     network = build_model(
         experiment.backbone,
         experiment.method,
@@ -328,18 +289,8 @@ def model_described(description: Description) -> Model:
         pretrained=settings.model is None,
         offline=settings.offline,
     )
-    for stage in sources:
-        assert stage.init_from is not None
-        start_from(network, stage.init_from, stage.init_parts, whole=settings.model is not None)
-    return Model(
-        network.to(resolve_device(settings.device)).eval(),
-        experiment.method.name,
-        experiment.backbone.called,
-        can_be_cached=True,
-        trained="all" if sources else _trained(network),
-        source=sources[0].init_from if sources else None,
-        precision=settings.precision,
-    )
+    start_stages(network, experiment.stages, whole=settings.model is not None)
+    return network.to(resolve_device(settings.device))
 
 
 def _trained(network: FewShotModel) -> Trained:
@@ -349,13 +300,6 @@ def _trained(network: FewShotModel) -> Trained:
     held = {id(p) for p in network.extractor.parameters()}
     own = any(id(p) not in held for p in network.method.parameters())
     return "backbone" if own and network.method.learns_from != "nothing" else "all"
-
-
-def _per_channel(name: str, given: Sequence[float]) -> tuple[float, float, float]:
-    if len(given) != 3:
-        raise OptionError(f"{argument(name, given)}: must be three numbers, one per RGB channel")
-    red, green, blue = map(float, given)
-    return red, green, blue
 
 
 def _base_classes(folder: Path) -> int:
@@ -422,29 +366,25 @@ def evaluate(  # noqa: PLR0913 - an option each
             f"{type(model).__name__} needs a backbone: give "
             f"fsframework.model({type(model).__name__}(...), backbone=...)"
         )
-    network = model.network if isinstance(model, Model) else None
-    size = image_size or source.native_size or _USUAL_SIZE
-    how = "bilinear" if network is None else network.interpolation
-    store = store_of(
-        component, source, size if network is None else network.size, how, "exact",
-        session.workspace,
-    )  # fmt: skip
+    size, how = image_size or source.native_size or _USUAL_SIZE, "bilinear"
+    if isinstance(model, Model):
+        size, how = model.network.size, model.network.interpolation
+    store = store_of(component, source, size, how, "exact", session.workspace)
     rows = _rows(arms, source, pool)
     used = np.unique(rows[np.unique(np.concatenate([t.images.ravel() for t in arms.values()]))])
     store.fill(used, "fatal", "images", session.reporter)
     pixels = Pixels(store, rows, "", session.reporter)
     outcomes = {}
     for arm, chosen in arms.items():
-        label = f"{arm} tasks"
         if isinstance(model, Model):
             found = ImageSource.computed(model.network, pixels, chosen)
             batch: Any = query_batch
             outcomes[arm] = evaluate_model(
                 model.network, chosen, found,
-                label=label, reporter=session.reporter, query_batch=batch,
+                label=f"{arm} tasks", reporter=session.reporter, query_batch=batch,
             )  # fmt: skip
         else:
-            outcomes[arm] = _asked(model, chosen, pixels, label, session)
+            outcomes[arm] = _asked(model, chosen, pixels, f"{arm} tasks", session)
     return ArmOutcomes(outcomes, arms)
 
 

@@ -1,14 +1,15 @@
-"""Images, words and tasks of a described experiment, without training or evaluating anything."""
+"""Images, words and tasks of an experiment, without training or evaluating anything."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fsframework.api.experiments import Description
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.attributes.detection import Detection
+from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.pipeline.session import Session
 from fsframework.pipeline.tasks import (
     candidate_splits,
     check_tasks,
@@ -44,8 +45,8 @@ class OpenedImages:
     pool: ImagePool
 
 
-def open_images(description: Description, *, words: bool = True) -> OpenedImages:
-    """Open the images that a described experiment draws its tasks from.
+def open_images(experiment: Experiment, session: Session, *, words: bool = True) -> OpenedImages:
+    """Open the images that an experiment draws its tasks from.
 
     Args:
         words: whether the images need words, read or detected; if not, they have words only
@@ -54,24 +55,27 @@ def open_images(description: Description, *, words: bool = True) -> OpenedImages
     Raises:
         DataError: the data are missing or broken, or there are no words.
     """
-    dataset: Dataset = description.experiment.dataset.create()
-    return _opened(description, dataset, _usual_split(description, dataset), words)
+    dataset: Dataset = experiment.dataset.create()
+    split = _usual_split(experiment, session, dataset)
+    return _opened(experiment, session, dataset, split, words=words)
 
 
-def draw_tasks(description: Description, *, tasks: int | None = None) -> tuple[Arms, OpenedImages]:
-    """Draw the tasks that a run of a described experiment would evaluate.
+def draw_tasks(
+    experiment: Experiment, session: Session, *, tasks: int | None = None
+) -> tuple[Arms, OpenedImages]:
+    """Draw the tasks that a run of an experiment would evaluate.
 
     As in a run, split, ways and queries that are not given follow what the data allow. The tasks
     are cached, so that a run of the same experiment reuses them.
 
     Args:
-        tasks: number of tasks per arm, in place of the described one.
+        tasks: number of tasks per arm, in place of the experiment's.
 
     Raises:
         InfeasibleTask: the data cannot yield such tasks; the message says what would work.
         OptionError: the tasks depend on more than labels and words.
     """
-    experiment, settings = description.experiment, description.experiment.settings
+    settings = experiment.settings
     if settings.broken == "skip":
         raise OptionError(
             f"{argument('broken', 'skip')}: these tasks are drawn without reading an image; "
@@ -81,29 +85,31 @@ def draw_tasks(description: Description, *, tasks: int | None = None) -> tuple[A
     if tasks is not None:
         experiment = replace(experiment, settings=replace(settings, tasks=tasks))
     dataset: Dataset = experiment.dataset.create()
-    found = drawn_tasks(experiment, dataset, description.session)
+    found = drawn_tasks(experiment, dataset, session)
     split = found.experiment.settings.split
     assert split is not None
     return found.arms, OpenedImages(dataset, split, found.pool)
 
 
-def open_tasks(description: Description, file: str | Path) -> tuple[TaskSet, OpenedImages]:
+def open_tasks(
+    experiment: Experiment, session: Session, file: str | Path
+) -> tuple[TaskSet, OpenedImages]:
     """Read tasks from a file, and open the images and words that they belong to.
 
     Raises:
         DataError: the file is damaged, or belongs to other images or other words.
     """
     tasks = TaskSet.load(file)
-    dataset: Dataset = description.experiment.dataset.create()
-    split = split_of_tasks(tasks, description.experiment, dataset)
+    dataset: Dataset = experiment.dataset.create()
+    split = split_of_tasks(tasks, experiment, dataset)
     tied = tasks.attributes_fingerprint is not None
-    images = _opened(description, dataset, split, tied)
+    images = _opened(experiment, session, dataset, split, words=tied)
     check_tasks(tasks, images.pool, file)
     return tasks, images
 
 
-def detection(description: Description, *, batch_size: int = 0) -> Detection:
-    """Return the detection of the words in the images of a described experiment.
+def detection(experiment: Experiment, session: Session, *, batch_size: int = 0) -> Detection:
+    """Return the detection of the words in the images of an experiment.
 
     Args:
         batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU.
@@ -112,9 +118,8 @@ def detection(description: Description, *, batch_size: int = 0) -> Detection:
         OptionError: no detector is given.
         FsfError: the detector cannot be prepared.
     """
-    experiment, session = description.experiment, description.session
     dataset: Dataset = experiment.dataset.create()
-    split = _usual_split(description, dataset)
+    split = _usual_split(experiment, session, dataset)
     found = detection_of(experiment, dataset, split, session, batch_size)
     if found is None:
         known = ", ".join(p.name for p in session.registry.plugins("detector"))
@@ -122,19 +127,20 @@ def detection(description: Description, *, batch_size: int = 0) -> Detection:
     return found
 
 
-def _usual_split(description: Description, dataset: Dataset) -> str:
-    split = candidate_splits(description.experiment, dataset)[0]
-    if split != "test" and description.experiment.settings.split is None:
+def _usual_split(experiment: Experiment, session: Session, dataset: Dataset) -> str:
+    split = candidate_splits(experiment, dataset)[0]
+    if split != "test" and experiment.settings.split is None:
         splits = ", ".join(dataset.splits) or "none"
-        description.session.reporter.note(
+        session.reporter.note(
             f"the split {split} is used because the data set has no split test (it has {splits})"
         )
     return split
 
 
-def _opened(description: Description, dataset: Dataset, split: str, words: bool) -> OpenedImages:
-    experiment = description.experiment
+def _opened(
+    experiment: Experiment, session: Session, dataset: Dataset, split: str, *, words: bool
+) -> OpenedImages:
     chosen = replace(experiment, settings=replace(experiment.settings, split=split))
     needed = words or experiment.detector is not None
-    pool, _ = pool_of(chosen, dataset, description.session, words=needed)
+    pool, _ = pool_of(chosen, dataset, session, words=needed)
     return OpenedImages(dataset, split, pool)

@@ -8,49 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsframework.components.registry import Loaded, Plugin, Registry
+from fsframework.components.registry import Plugin, Registry
 from fsframework.errors import OptionError, PluginError, close_matches
 from fsframework.interfaces.component import Configurable
 
 if TYPE_CHECKING:
     from fsframework.testing import CheckResult, Make
 
-__all__ = [
-    "Plugin",
-    "PluginDescription",
-    "check_plugin",
-    "describe_plugin",
-    "plugins",
-    "registry_with",
-]
-
-_ORIGIN = "call"
-"""Origin of the options given to a check."""
+__all__ = ["Plugin", "check_plugin", "describe_plugin", "plugins", "registry_with"]
 
 _PLACE = {"selector": "detector.selector"}
 """Option prefix of a kind that only appears as a part of another."""
-
-
-@dataclasses.dataclass(frozen=True)
-class PluginDescription:
-    """What a plugin says about itself.
-
-    Args:
-        plugin: where it comes from.
-        doc: its docstring, or the help of a command.
-        facts: what it declares by its interface's attributes; of a command, how it is called.
-        options: of each option a row: its name, type and default, or its help for a command.
-    """
-
-    plugin: Plugin
-    doc: str
-    facts: Mapping[str, Any]
-    options: Sequence[Mapping[str, Any]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the description as JSON values."""
-        told = {"doc": self.doc, "facts": dict(self.facts), "options": list(self.options)}
-        return {**dataclasses.asdict(self.plugin), **told}
 
 
 def registry_with(files: Sequence[str | Path]) -> Registry:
@@ -88,58 +56,66 @@ def _with_status(registry: Registry, plugin: Plugin) -> Plugin:
 def _load(registry: Registry, plugin: Plugin) -> Any:
     if plugin.kind == "command":
         return registry.load_command(plugin.name)
-    return registry.load(plugin.kind, plugin.name)
+    return registry.load(plugin.kind, plugin.name).cls
 
 
 def describe_plugin(
     name: str, kind: str | None = None, *, files: Sequence[str | Path] = ()
-) -> PluginDescription:
-    """Return what a plugin does, its facts and its options.
+) -> dict[str, Any]:
+    """Return where a plugin comes from, what it does, its facts and its options.
 
     Args:
         name: of the plugin.
         kind: needed only if plugins of several kinds have the name.
         files: Python files whose plugin classes are known too.
 
+    Returns:
+        JSON values: those of ``Plugin``; ``doc``, its docstring or the help of a command;
+        ``facts``, what it declares by its interface's attributes, or how a command is called;
+        ``options``, a row for each: its name, type and default, or its help for a command.
+
     Raises:
         PluginError: the name is unknown or ambiguous, or the plugin is broken.
     """
     registry = registry_with(files)
     plugin = _find(registry, name, kind)
+    loaded = _load(registry, plugin)
     if plugin.kind == "command":
-        return _described_command(registry, plugin)
-    return _described_class(registry.load(plugin.kind, plugin.name))
+        return {**dataclasses.asdict(plugin), **_command_told(registry, plugin, loaded)}
+    return {
+        **dataclasses.asdict(plugin),
+        "doc": inspect.getdoc(loaded) or "",
+        "facts": _facts(loaded),
+        "options": _options(loaded, _PLACE.get(plugin.kind, plugin.kind)),
+    }
 
 
-def _described_class(loaded: Loaded) -> PluginDescription:
+def _options(cls: type[Any], place: str) -> list[dict[str, Any]]:
     from fsframework.components.conversion import describe_type, parameters
 
-    kind = loaded.plugin.kind
-    options = [
+    return [
         {
-            "option": f"{_PLACE.get(kind, kind)}.{key}",
+            "option": f"{place}.{key}",
             "type": describe_type(annotation),
             "required": default is inspect.Parameter.empty,
             "default": None if default is inspect.Parameter.empty else _json(default),
         }
-        for key, (annotation, default) in parameters(loaded.cls).items()
+        for key, (annotation, default) in parameters(cls).items()
     ]
-    doc = inspect.getdoc(loaded.cls) or ""
-    return PluginDescription(loaded.plugin, doc, _facts(loaded.cls), options)
 
 
-def _described_command(registry: Registry, plugin: Plugin) -> PluginDescription:
+def _command_told(registry: Registry, plugin: Plugin, command: Any) -> dict[str, Any]:
     import click
 
-    command = registry.load_command(plugin.name)
     described = registry.describe_command(plugin.name)
     call = f"fsf {' '.join(described.path)}"
     context = click.Context(command, info_name=call)
     records = [p.get_help_record(context) for p in command.params if isinstance(p, click.Option)]
-    options = [{"option": name, "help": text} for name, text in filter(None, records)]
-    facts = {"call": call, "summary": described.summary, "group": described.group}
-    doc = inspect.cleandoc(command.help or "").replace("\b\n", "")
-    return PluginDescription(plugin, doc, facts, options)
+    return {
+        "doc": inspect.cleandoc(command.help or "").replace("\b\n", ""),
+        "facts": {"call": call, "summary": described.summary, "group": described.group},
+        "options": [{"option": name, "help": text} for name, text in filter(None, records)],
+    }
 
 
 def _facts(cls: type[Any]) -> dict[str, Any]:
@@ -213,7 +189,7 @@ def _make(registry: Registry, plugin: Plugin, name: str, options: Mapping[str, A
         return installed_command(plugin.name)
     kind = plugin.kind
     own = {f"{kind}.{key.removeprefix(f'{kind}.')}": value for key, value in options.items()}
-    return resolve_component(registry, kind, given_tree({kind: name, **own}, _ORIGIN)[kind]).create
+    return resolve_component(registry, kind, given_tree({kind: name, **own}, "call")[kind]).create
 
 
 def _find(registry: Registry, name: str, kind: str | None) -> Plugin:

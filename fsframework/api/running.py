@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from fsframework.api.experiments import Description, described, tree_of_call
+from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.run_rows import run_options, run_settings
-from fsframework.api.session import open_session
+from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.configuration import Experiment
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from fsframework.api.models import Model
     from fsframework.interfaces.statistic import Statistic
 
-__all__ = ["Run", "Runs", "load_run", "remove_run", "run", "run_described", "run_folder", "runs"]
+__all__ = ["Run", "Runs", "load_run", "remove_run", "run", "run_folder", "run_resolved", "runs"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,22 +129,15 @@ class Run:
         return pool
 
     def images(
-        self,
-        indices: Sequence[int] | IntArray,
-        *,
-        plugins: Sequence[str | Path] = (),
-        cache_dir: str | Path | None = None,
+        self, indices: Sequence[int] | IntArray, *, plugins: Sequence[str | Path] = ()
     ) -> Mapping[int, UInt8Array]:
         """Return those images of its tasks that can still be read, RGB uint8 ``(H, W, 3)``.
 
-        They are read from the cache at the size that the model saw, or else from the data set,
-        which takes longer.
+        They are read from the data set, at the size that the model saw.
 
         Args:
             indices: into ``pool``, as in its tasks.
             plugins: Python files whose plugin classes are loaded too.
-            cache_dir: where images are cached; by default ``FSF_CACHE``, else the user's cache
-                folder.
 
         Returns:
             Images by index; without those that are no longer there.
@@ -162,9 +155,9 @@ class Run:
         >>> run.images([image])[image].shape
         (16, 16, 3)
         """
-        from fsframework.api.run_pixels import open_images_of
+        from fsframework.api.run_pixels import RunImages
 
-        return open_images_of(self, plugins=plugins, cache_dir=cache_dir).read(indices)
+        return RunImages(self, plugins).read(indices)
 
     def model(self, *, device: str = "auto") -> Model:
         """Return its trained method and backbone, ready for ``fsframework.evaluate``.
@@ -173,10 +166,10 @@ class Run:
             DataError: it was trained with several seeds: each of its ``runs`` has a model.
             RecordError: the run holds accuracies measured elsewhere, and no model.
         """
-        from fsframework.api.models import model_described
+        from fsframework.api.models import model_of
 
         tree = tree_of_call({"model": self._single().folder, "device": device})
-        return model_described(described(tree, open_session(progress=False)))
+        return model_of(resolved(tree, open_session(progress=False)))
 
     def to_json(self) -> dict[str, Any]:
         """Return seeds, estimates, notes and folders of the runs as JSON values."""
@@ -264,16 +257,18 @@ def run(
     session = open_session(
         runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
     )
-    description = described(tree_of_call(arguments, config), session)
+    experiment = resolved(tree_of_call(arguments, config), session)
     if seeds is None:
-        return run_described(description)
+        return run_resolved(experiment, session)
     from fsframework.api.grids import read_seeds
 
-    return run_described(description, read_seeds(seeds))
+    return run_resolved(experiment, session, read_seeds(seeds))
 
 
-def run_described(description: Description, seeds: Sequence[int] | None = None) -> Run:
-    """Run a described experiment, once or once for each training seed, all on the same tasks.
+def run_resolved(
+    experiment: Experiment, session: Session, seeds: Sequence[int] | None = None
+) -> Run:
+    """Run an experiment, once or once for each training seed, all on the same tasks.
 
     Each seed is the run that the same experiment with this ``training_seed`` makes, so that
     finished ones are reused.
@@ -284,7 +279,6 @@ def run_described(description: Description, seeds: Sequence[int] | None = None) 
     """
     from fsframework.pipeline.run import run_experiment
 
-    experiment, session = description.experiment, description.session
     if seeds is None:
         result = run_experiment(experiment, session)
         return Run(result.folder, result.record, result.reused)
@@ -295,8 +289,7 @@ def run_described(description: Description, seeds: Sequence[int] | None = None) 
     made = []
     for place, seed in enumerate(seeds, start=1):
         session.reporter.say(f"training seed {seed}, {place} of {len(seeds)}")
-        own = dataclasses.replace(description, experiment=_trained_with(experiment, seed))
-        made.append(run_described(own))
+        made.append(run_resolved(_trained_with(experiment, seed), session))
     statistics = {name: one.create() for name, one in experiment.statistics.items()}
     [found] = Runs(made).over_seeds(level=experiment.settings.level, statistics=statistics)
     return found

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fsframework.api.experiments import Description
+from fsframework.api.models import network_of
 from fsframework.errors import OptionError, argument
 from fsframework.pipeline.cache.images import Broken, ImageStore, image_size, store_of
-from fsframework.pipeline.experiment.configuration import resolve_part
+from fsframework.pipeline.cache.rows import Rows, records_of
+from fsframework.pipeline.experiment.configuration import Experiment, resolve_part
 from fsframework.pipeline.learning.evaluation import FeatureStore
-from fsframework.pipeline.learning.model import build_model, resolve_device
-from fsframework.pipeline.learning.training import start_stages
 from fsframework.pipeline.preparation import open_source
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.tasks import candidate_splits
 
-__all__ = ["Broken", "FeatureStore", "ImageStore", "feature_store", "image_store"]
+__all__ = [
+    "Broken",
+    "FeatureStore",
+    "ImageStore",
+    "Rows",
+    "feature_store",
+    "image_store",
+    "records_of",
+]
 
 _USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
 
@@ -34,14 +41,13 @@ def image_store(tree: Mapping[str, Any], session: Session) -> tuple[ImageStore, 
     return store, settings.broken
 
 
-def feature_store(description: Description) -> FeatureStore:
+def feature_store(experiment: Experiment, session: Session) -> FeatureStore:
     """Return the store of the features of the images under test, which are decoded if needed.
 
     Raises:
         OptionError: the model is to be trained first, or its method works on images.
         FsfError: the data or the model cannot be opened.
     """
-    experiment, session = description.experiment, description.session
     settings = experiment.settings
     if experiment.learns:
         raise OptionError(
@@ -57,15 +63,6 @@ def feature_store(description: Description) -> FeatureStore:
         )
     source = open_source(experiment.dataset, experiment.backbone, settings, session, trains=False)
     split = candidate_splits(experiment, source.dataset, trains=False)[0]
-    model = build_model(
-        experiment.backbone,
-        experiment.method,
-        source.store.size,
-        0,
-        settings.training_seed,
-        pretrained=settings.model is None,
-        offline=settings.offline,
-    ).to(resolve_device(settings.device))
-    start_stages(model, experiment.stages, whole=settings.model is not None)
+    model = network_of(experiment, source.store.size)
     images = source.pixels(split, session.reporter)
     return FeatureStore(model, images, session.workspace, settings.precision)

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fsframework.api.experiments import Description
+from fsframework.api.session import Session
 from fsframework.errors import OptionError
-from fsframework.pipeline.learning.model import FewShotModel, resolve_device
+from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.pipeline.learning.history import write_tensorboard
+from fsframework.pipeline.learning.model import FewShotModel, resolve_device, save_tensors
 from fsframework.pipeline.learning.training import Trained
 from fsframework.pipeline.lineage import seen_by, under_test
 from fsframework.pipeline.preparation import open_source, pixel_notes
@@ -16,7 +18,7 @@ from fsframework.pipeline.tasks import fitted_training
 from fsframework.pipeline.training_job import TrainingJob
 from fsframework.records import DataRecord, Epoch
 
-__all__ = ["Epoch", "TrainedModel", "train_described"]
+__all__ = ["Epoch", "TrainedModel", "save_tensors", "train_experiment", "write_tensorboard"]
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,13 @@ class TrainedModel:
     options: Mapping[str, Any]
 
 
-def train_described(description: Description) -> TrainedModel:
-    """Train the model of a description, or take the weights of an equal training from the cache.
+def train_experiment(experiment: Experiment, session: Session) -> TrainedModel:
+    """Train the model of an experiment, or take the weights of an equal training from the cache.
 
     Raises:
         OptionError: nothing is to be trained.
         FsfError: the data or the options are wrong.
     """
-    experiment, session = description.experiment, description.session
     if not experiment.learns:
         raise OptionError(
             f"nothing to train: {experiment.method.name} learns nothing, or training.epochs is 0; "
@@ -67,4 +68,4 @@ def train_described(description: Description) -> TrainedModel:
     tested = under_test(experiment.dataset, source.store.dataset, "train")
     data, _ = seen_by(tested, model.extractor, experiment.stages, trains=True)
     data = replace(data, image_size=model.size)
-    return TrainedModel(model, trained, len(images[0][0]), data, experiment.to_json())
+    return TrainedModel(model, trained, len(images[0][0]), data, experiment.options)

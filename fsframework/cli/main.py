@@ -6,7 +6,6 @@ import codecs
 import io
 import os
 import select
-import signal
 import sys
 import traceback
 import warnings
@@ -17,7 +16,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from fsframework import __version__
-from fsframework._calls import contained, interrupt, text_of
+from fsframework._calls import contained, text_of
 from fsframework.cli.groups import RootGroup
 from fsframework.errors import FsfError, FsfWarning, refusal, speaking
 
@@ -65,8 +64,6 @@ def main() -> None:
     arguments = sys.argv[1:]
     verbose = "--verbose" in arguments
     arguments = [a for a in arguments if a != "--verbose"]
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, interrupt)
     _write_any_text()
     try:
         with speaking(_as_option), warnings.catch_warnings():

@@ -28,7 +28,7 @@ from fsframework.components.options import (
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
-    from fsframework.api.experiments import Description
+    from fsframework.pipeline.experiment.configuration import Experiment
     from fsframework.pipeline.session import Session
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
     "check_output",
     "command",
     "dataset_names",
-    "description_of",
+    "experiment_of",
     "flat_options",
     "group",
     "key_values",
@@ -442,15 +442,16 @@ def session_of(context: click.Context) -> Session:
     )
 
 
-def description_of(context: click.Context) -> Description:
-    """Return the experiment that a command's options describe; see ``tree_of``.
+def experiment_of(context: click.Context) -> tuple[Experiment, Session]:
+    """Return the experiment that a command's options describe, and its session; see ``tree_of``.
 
     Raises:
         FsfError: an option is wrong, or a plugin cannot be loaded.
     """
-    from fsframework.api.experiments import described
+    from fsframework.api.experiments import resolved
 
-    return described(tree_of(context), session_of(context))
+    session = session_of(context)
+    return resolved(tree_of(context), session), session
 
 
 def flat_options(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -13,15 +12,13 @@ from fsframework.cli.completion import any_plugin_name
 from fsframework.cli.options import group, key_values, shared
 from fsframework.components.registry import Registry
 
-if TYPE_CHECKING:
-    from fsframework.testing import CheckResult
-
 __all__ = ["plugins"]
 
 _kind = click.option(
     "--kind", type=click.Choice(sorted(Registry().kinds)), help="Only plugins of this kind."
 )
 _name = click.argument("name", shell_complete=any_plugin_name)
+_COLUMNS = ("kind", "name", "distribution", "version", "status", "target")
 
 
 @group()
@@ -51,9 +48,8 @@ def list_plugins(
     rows = [dataclasses.asdict(p) for p in api.plugins(kind, files=plugin_files, load=load)]
     if as_json:
         render.print_json(rows)
-        return
-    columns = ("kind", "name", "distribution", "version", "status", "target")
-    render.print_table(columns, [[row[column] for column in columns] for row in rows])
+    else:
+        render.print_table(_COLUMNS, [[row[column] for column in _COLUMNS] for row in rows])
 
 
 @plugins.command("show")
@@ -67,19 +63,20 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
 
     found = describe_plugin(name, kind, files=plugin_files)
     if as_json:
-        render.print_json(found.to_json())
+        render.print_json(found)
         return
-    click.echo(f"{found.plugin.described()}\n")
-    click.echo(found.doc.replace("``", "`"))
-    if found.facts:
+    origin = f"{found['target']}, from {found['distribution']} {found['version']}"
+    click.echo(f"{found['kind']} {found['name']!r} ({origin})\n")
+    click.echo(found["doc"].replace("``", "`"))
+    if found["facts"]:
         click.echo()
-        render.print_table(("fact", "value"), [(k, str(v)) for k, v in found.facts.items()])
+        render.print_table(("fact", "value"), [(k, str(v)) for k, v in found["facts"].items()])
     click.echo()
-    if not found.options:
+    if found["options"]:
+        rows = [[str(value) for value in option.values()] for option in found["options"]]
+        render.print_table(list(found["options"][0]), rows)
+    else:
         click.echo("takes no options")
-        return
-    rows = [[str(value) for value in option.values()] for option in found.options]
-    render.print_table(list(found.options[0]), rows)
 
 
 @plugins.command("check")
@@ -94,13 +91,7 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
     help="An option of the plugin, e.g. -o path=./images; repeatable.",
 )
 @shared("plugin", "json")
-def check_plugin(
-    name: str,
-    kind: str | None,
-    options: tuple[str, ...],
-    plugin_files: tuple[Path, ...],
-    as_json: bool,
-) -> None:
+def check_plugin(name: str, options: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Check that a plugin keeps the contract of its kind; exit code 1 if it does not.
 
     If plugins of several kinds have the name, such as the method and the view
@@ -109,21 +100,18 @@ def check_plugin(
     from fsframework.api import plugins as api
     from fsframework.cli import render
 
-    found = api.check_plugin(name, kind, options=key_values(options), files=plugin_files)
+    found = api.check_plugin(
+        name, given["kind"], options=key_values(options), files=given["plugin_files"]
+    )
     rows = [(of, result) for of, results in found.items() for result in results]
     if as_json:
         render.print_json([{"kind": of, **dataclasses.asdict(result)} for of, result in rows])
-    else:
-        for of, results in found.items():
-            _print_checks(f"{of} {name}" if len(found) > 1 else name, results)
+    for of, results in {} if as_json else found.items():
+        for result in results:
+            message = f": {result.message}" if result.message else ""
+            click.echo(f"{result.outcome:<8}{result.name}{message}")
+        outcomes = [result.outcome for result in results]
+        counts = [f"{outcomes.count(one)} {one}" for one in ("passed", "failed", "skipped")]
+        click.echo(f"{of + ' ' if len(found) > 1 else ''}{name}: {', '.join(counts)}")
     if not all(result.passed for _, result in rows):
         click.get_current_context().exit(1)
-
-
-def _print_checks(name: str, results: Sequence[CheckResult]) -> None:
-    for result in results:
-        message = f": {result.message}" if result.message else ""
-        click.echo(f"{result.outcome:<8}{result.name}{message}")
-    outcomes = [result.outcome for result in results]
-    counts = [f"{outcomes.count(one)} {one}" for one in ("passed", "failed", "skipped")]
-    click.echo(f"{name}: {', '.join(counts)}")

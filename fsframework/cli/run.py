@@ -9,7 +9,7 @@ import click
 from fsframework.cli.options import (
     CONFIGURATION,
     command,
-    description_of,
+    experiment_of,
     flat_options,
     shared,
 )
@@ -66,18 +66,18 @@ def run(
       fsf run --config exp.toml --dry-run
     """
     from fsframework.api.grids import read_seeds
-    from fsframework.api.running import run_described
+    from fsframework.api.running import run_resolved
     from fsframework.cli import render
 
-    description = description_of(context)
+    experiment, session = experiment_of(context)
     chosen = None if seeds is None else read_seeds(seeds)
     if dry_run:
-        options, origins = dict(description.options), dict(description.origins)
+        options, origins = dict(experiment.options), dict(experiment.origins)
         if chosen is not None:
             options["training_seed"], origins["training_seed"] = list(chosen), "--seeds"
         _print_resolved(options, origins, as_json)
         return
-    made = run_described(description, chosen)
+    made = run_resolved(experiment, session, chosen)
     if as_json:
         told = [_as_json(one) for one in made.runs]
         render.print_json(told[0] if chosen is None else {**made.to_json(), "runs": told})

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Union
 
-from fsframework._numbers import parse_number
+from fsframework._reading import parse_number
 from fsframework.components.kinds import kind_of
 from fsframework.errors import OptionError, PluginError, close_matches
 

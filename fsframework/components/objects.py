@@ -29,8 +29,9 @@ def component_of(registry: Registry, kind: str, request: Any) -> Component:
 def named(registry: Registry, kind: str, request: Any) -> Any:
     """Return a request in which classes and instances are replaced by names.
 
-    A class of no installed plugin is registered; options are read from an instance. In a tree
-    the class or instance is under ``name``; the trees of nested components are searched too.
+    A class of no installed plugin is registered, as is a module of PyTorch given for a backbone;
+    options are read from an instance. In a tree the class or instance is under ``name``; the trees
+    of nested components are searched too.
 
     Raises:
         PluginError: the class is not of the kind, or abstract.
@@ -53,6 +54,10 @@ def named(registry: Registry, kind: str, request: Any) -> Any:
         return chosen
     if value is None or isinstance(value, str):
         return given
+    if kind == "backbone" and _is_module(value):
+        from fsframework.components.modules import backbone_of
+
+        value = backbone_of(value)
     cls = value if isinstance(value, type) else type(value)
     if kind_of(cls) != kind:
         what = repr(value) if value is not cls else f"the class {cls.__name__}"
@@ -63,6 +68,12 @@ def named(registry: Registry, kind: str, request: Any) -> Any:
     if value is cls:
         return name
     return {"name": name, **_options_of(registry, kind, value, given.origin)}
+
+
+def _is_module(value: Any) -> bool:
+    """Return whether a value is a mere module of PyTorch, which is not imported for this."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module) and kind_of(value) is None
 
 
 def _nested(registry: Registry, value: Any) -> Any:

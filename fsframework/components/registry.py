@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fsframework._calls import is_interruption, remember, text_of
+from fsframework._calls import remember, text_of
 from fsframework._reading import check_file
 from fsframework.components.commands import describe_command
 from fsframework.components.kinds import GROUP_OF_KINDS, KINDS, Kind, kind_of
@@ -353,9 +353,9 @@ class Registry:
         try:
             with _printing_aside():
                 return EntryPoint(plugin.name, plugin.target, "").load()
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
-            if is_interruption(error):
-                raise
             hint = "reinstall the distribution"
             if isinstance(error, ModuleNotFoundError):
                 hint = f"is a dependency missing? try: pip install {error.name}"
@@ -430,9 +430,9 @@ def _import_file(path: Path) -> ModuleType:
     try:
         with _printing_aside():
             loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:
-        if is_interruption(error):
-            raise
         del sys.modules[name]
         raise PluginError(f"plugin file {path}: cannot be imported: {text_of(error)}") from error
     return module

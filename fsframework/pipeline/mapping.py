@@ -11,7 +11,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from fsframework._calls import interrupt
 from fsframework.components.options import Given
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import plain
@@ -125,7 +124,7 @@ def _sigterm_interrupts() -> Iterator[None]:
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
-    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from fsframework.components.resolution import Component
-from fsframework.errors import argument
+import fsframework
+from fsframework._reading import check_file
+from fsframework.components.resolution import Component, canonical, differing
+from fsframework.errors import DataError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.pipeline.cache.images import (
     ImageStore,
@@ -22,15 +26,30 @@ from fsframework.pipeline.cache.images import (
 from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.experiment.options import Settings
 from fsframework.pipeline.experiment.stages import Stage
-from fsframework.pipeline.identity import run_identity
 from fsframework.pipeline.learning.history import check_tensorboard
 from fsframework.pipeline.learning.model import resolve_device
 from fsframework.pipeline.progress import Reporter
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.tasks import drawn_tasks, placebo, tasks_of_file
-from fsframework.values import Arms, ImagePool, TaskSet, demand_disk, demand_memory
+from fsframework.records import RunRecord
+from fsframework.values import (
+    Arms,
+    ImagePool,
+    TaskSet,
+    demand_disk,
+    demand_memory,
+    digest_of,
+)
 
-__all__ = ["Prepared", "Source", "open_source", "pixel_notes", "prepare"]
+__all__ = [
+    "Prepared",
+    "Source",
+    "changed_options",
+    "open_source",
+    "pixel_notes",
+    "prepare",
+    "stage_digests",
+]
 
 _IMAGES_AT_ONCE = 16
 """Images that a backbone embeds together, at least."""
@@ -112,6 +131,76 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         arms = Arms(permuted, arms.contrast, arms.symbols)
     identity = run_identity(experiment, source.dataset.fingerprint, arms, device.type)
     return Prepared(experiment, source, pool, arms, device, notes, *identity)
+
+
+_DECIDING = ("image_size", "decoding", "precision", "query_batch")
+"""The settings that decide outcomes, besides what is made with the others."""
+
+
+def run_identity(experiment: Experiment, data: str, arms: Arms, device: str) -> tuple[str, str]:
+    """Return the digest of all that decides the outcomes of a run, and that of its group.
+
+    Runs of equal groups are one method, trained with several seeds and evaluated on the same tasks.
+    Where a run takes the model of another, that one's group stands for the weights: models that
+    differ only in their training seeds stay a group on other tasks. The seed of the tasks decides
+    by their digests.
+
+    Args:
+        data: fingerprint of the data set.
+        arms: the tasks.
+        device: its type.
+    """
+    settings, training = experiment.settings, changed_options(experiment)
+    decides: dict[str, Any] = {
+        "fsframework": fsframework.__version__,
+        "components": [
+            c.fingerprint for c in (experiment.dataset, experiment.backbone, experiment.method)
+        ],
+        "data": data,
+        "tasks": {arm: tasks.digest for arm, tasks in arms.items()},
+        "settings": differing(Settings, {name: getattr(settings, name) for name in _DECIDING}),
+        "device": device,
+    }
+    stages: Any = stage_digests(experiment.stages)
+    own = {"training": training, "stages": stages, "seed": settings.training_seed}
+    fingerprint = digest_of("run", canonical({**decides, **own}))
+    if settings.model is not None:
+        source = RunRecord.load(settings.model)
+        stages = source.group or source.digests.get("weights", source.fingerprint)
+        training = [
+            {key: value for key, value in stage.items() if key != "init_from"} for stage in training
+        ]
+    alike = {"training": training, "stages": stages}
+    return fingerprint, digest_of("group", canonical({**decides, **alike}))
+
+
+def changed_options(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return the options of each stage that are not the defaults."""
+    return [differing(Stage, vars(stage)) for stage in experiment.stages]
+
+
+def stage_digests(stages: Sequence[Stage]) -> list[list[str]]:
+    """Return what decides each stage besides its options: weights read, code of its method."""
+    return [
+        [
+            _digest_of("init_from", stage.init_from),
+            stage.method.fingerprint if stage.method else "",
+            _digest_of("teacher", stage.teacher),
+        ]
+        for stage in stages
+    ]
+
+
+def _digest_of(option: str, source: Path | None) -> str:
+    """Return the digest of the weights that an option of a stage names."""
+    if source is None:
+        return ""
+    path = source / "weights.safetensors" if source.is_dir() else source
+    try:
+        check_file(path)
+        return digest_of(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"training.{option} {source}: {error.strerror}") from None
 
 
 def open_source(

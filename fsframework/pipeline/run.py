@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 
+import fsframework
 from fsframework._calls import contained
 from fsframework._files import sweep
+from fsframework.components.resolution import Component, plain
 from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.pipeline.cache.images import Pixels, known_digest
 from fsframework.pipeline.cache.sealed import held, load_sealed, save_sealed
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.identity import outcomes_key
+from fsframework.pipeline.experiment.options import Settings
 from fsframework.pipeline.learning.evaluation import ImageSource, evaluate
 from fsframework.pipeline.learning.history import Curve
 from fsframework.pipeline.learning.model import (
@@ -28,23 +33,37 @@ from fsframework.pipeline.learning.model import (
     weights_of_run,
 )
 from fsframework.pipeline.learning.training import start_stages
+from fsframework.pipeline.lineage import seen_by, under_test
 from fsframework.pipeline.preparation import Prepared, prepare
-from fsframework.pipeline.recording import interval_notes, new_record, plugin_records
 from fsframework.pipeline.session import Session
 from fsframework.pipeline.training_job import TrainingJob
 from fsframework.records import (
     RECORD_NAME,
+    ArmRecord,
+    ComponentRecord,
+    DataRecord,
+    Environment,
+    PluginRecord,
     RecordVersionError,
     RunRecord,
+    StageRecord,
     TrainingRecord,
     checked_outcomes,
     outcomes_digests,
 )
-from fsframework.statistics.estimation import estimates_of
+from fsframework.statistics.differences import FEWEST_RESAMPLED
+from fsframework.statistics.estimation import estimates_of, saturation
+from fsframework.statistics.estimators import Interval
 from fsframework.statistics.results import MethodResult
-from fsframework.values import ArmOutcomes, ImagePool, Outcomes
+from fsframework.values import ArmOutcomes, Arms, ImagePool, Outcomes, TaskSet, digest_of
 
-__all__ = ["RunResult", "run_experiment"]
+__all__ = [
+    "RunResult",
+    "component_record",
+    "environment",
+    "plugin_records",
+    "run_experiment",
+]
 
 _TRAINED_ON = {"images of train": "train", "images of val": "val"}
 """Splits by the name of their images' digest in a record."""
@@ -173,7 +192,7 @@ class _Job:
         with self.timer("images"):
             tested = self.prepared.source.pixels(self.settings.split, self.session.reporter)
             splits = self.training.images() if trains else []
-        record = earlier or new_record(self.prepared, model, trains=trains)
+        record = earlier or _new_record(self.prepared, model, trains=trains)
         record.save(self.folder)
         sweep(self.folder)
         if splits:
@@ -189,7 +208,7 @@ class _Job:
             status="finished",
             digests={**record.digests, **digests},
             notes=tuple(
-                dict.fromkeys((*record.notes, *interval_notes(outcomes, self.settings.interval)))
+                dict.fromkeys((*record.notes, *_interval_notes(outcomes, self.settings.interval)))
             ),
             timings={**record.timings, **self.timer.seconds},
         )
@@ -316,7 +335,7 @@ class _Job:
                 found[arm] = kept
                 continue
             # Runs with other tasks under test share the outcomes of the control.
-            key = outcomes_key(parts, model, images, tasks, self.settings)
+            key = _outcomes_key(parts, model, images, tasks, self.settings)
             shared = self.session.workspace.cache / "outcomes" / key
             kept = load_sealed(shared, Outcomes.load, reporter)
             if kept is not None and kept.task_digest == tasks.digest:
@@ -363,3 +382,158 @@ def _written_outcomes(path: Path, digest: str | None) -> Outcomes | None:
     except DataError:
         return None
     return found if found.digest == digest else None
+
+
+def _outcomes_key(
+    components: tuple[Component, Component],
+    model: FewShotModel,
+    images: Pixels,
+    tasks: TaskSet,
+    settings: Settings,
+) -> str:
+    """Return a file name that is a digest of everything that decides outcomes.
+
+    Args:
+        components: backbone and method.
+    """
+    key = digest_of(
+        "outcomes",
+        fsframework.__version__,
+        [component.fingerprint for component in components],
+        model.weights_digest(),
+        images.digest,
+        tasks.digest,
+        f"{settings.query_batch} {settings.precision}",
+        model.mean.device.type,
+    )
+    return f"{key[:24]}.parquet"
+
+
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+_SHAPE = ("name", "n_way", "n_shot", "n_query")
+
+
+def _new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> RunRecord:
+    """Return the record of a run that is about to start.
+
+    Args:
+        prepared: the experiment with its data and tasks.
+        model: as built, with its pretrained weights.
+        trains: whether the run trains it on the split ``train``.
+    """
+    experiment, pool = prepared.experiment, prepared.pool
+    settings = experiment.settings
+    tested = under_test(experiment.dataset, prepared.source.store.dataset, settings.split or "test")
+    data, cautions = seen_by(tested, model.extractor, experiment.stages, trains=trains)
+    digests = {"data": prepared.source.dataset.fingerprint, "pool": pool.fingerprint}
+    if pool.attributes is not None:
+        digests["attributes"] = pool.attributes.fingerprint
+    return RunRecord(
+        fingerprint=prepared.fingerprint,
+        group=prepared.group,
+        status="unfinished",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        name=experiment.name,
+        given=experiment.given,
+        settings=plain(vars(settings)),
+        origins={k: v for k, v in experiment.origins.items() if isinstance(v, str)},
+        components={role: component_record(c) for role, c in experiment.roles.items()},
+        stages=tuple(
+            StageRecord(options, origins)
+            for options, origins in zip(
+                experiment.training_json(), experiment.origins["training"], strict=True
+            )
+        ),
+        plugins=plugin_records(experiment.components()),
+        environment=environment(prepared.device, _DTYPES[settings.precision]),
+        digests=digests,
+        arms=_arm_records(prepared.arms, experiment.sampler, pool.class_sizes.tolist()),
+        contrast=prepared.arms.contrast,
+        notes=(*prepared.notes, *_weight_notes(data), *cautions),
+        cautions=cautions,
+        data=replace(data, image_size=model.size),
+    )
+
+
+def _weight_notes(data: DataRecord) -> Iterator[str]:
+    """Yield where the pretrained weights came from, if there are any."""
+    if data.weights_from:
+        source = ", ".join(f"{word} {value}" for word, value in data.weights_from.items())
+        yield f"the backbone's pretrained weights: {source}"
+
+
+def component_record(component: Component) -> ComponentRecord:
+    """Return the entry of a component in a record."""
+    options = component.to_json()
+    del options["name"]
+    return ComponentRecord(
+        component.name,
+        options,
+        component.origins_json(),
+        component.cls.argument,
+        component.added_as,
+    )
+
+
+def plugin_records(components: Iterable[Component]) -> tuple[PluginRecord, ...]:
+    """Return the plugins of components, each once, sorted."""
+    plugins = {component.loaded.plugin for component in components}
+    return tuple(
+        sorted(PluginRecord(p.kind, p.name, p.target, p.distribution, p.version) for p in plugins)
+    )
+
+
+def environment(device: torch.device, dtype: str = "float32") -> Environment:
+    """Return the versions, threads and device that this process computes with."""
+    return Environment(
+        fsframework=fsframework.__version__,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        numpy=np.__version__,
+        threads=torch.get_num_threads(),
+        device=str(device),
+        device_name=_device_name(device),
+        dtype=dtype,
+    )
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return platform.processor() or platform.machine()
+
+
+def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict[str, ArmRecord]:
+    given = [
+        name
+        for name, origin in sampler.origins.items()
+        if name not in _SHAPE and origin != "default"
+    ]
+    return {
+        arm: ArmRecord(
+            sampler=tasks.sampler,
+            options=dict(tasks.options),
+            seed=tasks.seed,
+            digest=tasks.digest,
+            n_way=tasks.n_way,
+            n_shot=tasks.n_shot,
+            n_query=tasks.n_query,
+            n_tasks=len(tasks),
+            class_sizes=tuple(class_sizes),
+            symbol=arms.symbols.get(arm, ""),
+            given_options=tuple(name for name in given if name in tasks.options),
+        )
+        for arm, tasks in arms.items()
+    }
+
+
+def _interval_notes(outcomes: ArmOutcomes, interval: Interval) -> Iterator[str]:
+    """Yield warnings about intervals that these outcomes cannot support."""
+    for arm, answered in outcomes.items():
+        if (warning := saturation(answered)) is not None:
+            yield f"{arm} tasks: {warning}"
+        if interval in ("percentile", "bca") and len(answered) < FEWEST_RESAMPLED:
+            yield (
+                f"{arm} tasks: a bootstrap of {len(answered)} tasks gives intervals that are too "
+                f"short; use at least {FEWEST_RESAMPLED} tasks, or student-t, which allows for few"
+            )

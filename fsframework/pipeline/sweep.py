@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -31,8 +31,8 @@ from fsframework.errors import FsfError, RecordError, refusal
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.experiment.configuration import Experiment, resolve_experiment
-from fsframework.pipeline.identity import stage_digests
 from fsframework.pipeline.mapping import MOST_DEATHS, mapped, portable, worker_session
+from fsframework.pipeline.preparation import stage_digests
 from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.pipeline.run import run_experiment
 from fsframework.pipeline.session import Session
@@ -202,12 +202,13 @@ class _Log(Reporter):
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: IO[str] = path.open("a", encoding="utf-8", errors="replace", buffering=1)
-        self._tell = tell
+        self._path, self._tell = path, tell
 
     def write(self, **told: Any) -> None:
         """Append a line."""
-        self._file.write(json.dumps({"time": round(time.time(), 1), **told}) + "\n")
+        line = json.dumps({"time": round(time.time(), 1), **told})
+        with self._path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(line + "\n")
 
     @contextmanager
     def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
@@ -230,11 +231,6 @@ class _Log(Reporter):
     def say(self, text: str) -> None:
         """Write a line."""
         self.write(text=text)
-
-    def end(self, ended: Ended) -> None:
-        """Write the last line."""
-        self._file.write(msgspec.json.encode(ended).decode() + "\n")
-        self._file.close()
 
 
 def run_item(item: Item) -> Ended:
@@ -266,7 +262,7 @@ def _run(item: Item, session: Session, tell: Callable[[str], None]) -> Ended:
             machine=socket.gethostname(),
             time=time.time(),
         )
-        log.end(ended)
+        log.write(**msgspec.structs.asdict(ended))
         return ended
 
 
@@ -365,10 +361,6 @@ def _elsewhere(
     name: str,
 ) -> Iterator[tuple[int, Ended]]:
     folder = SweepFolder(session.workspace.runs)
-
-    def died(index: int, end: WorkerDied) -> None:
-        session.reporter.say(f"{items[index].name}: its worker died: {end}")
-
     for index, result in mapped(
         launcher,
         run_item,
@@ -382,11 +374,10 @@ def _elsewhere(
     ):
         if isinstance(result, WorkerDied):
             reason = f"{MOST_DEATHS} processes that ran it died; the last one: {result}"
-            ended = Ended(status="failed", reason=reason, machine=result.place, time=time.time())
-            _Log(folder.log(items[index].key), lambda text: None).end(ended)
-            yield index, ended
-        else:
-            yield index, result
+            result = Ended(status="failed", reason=reason, machine=result.place, time=time.time())
+            log = _Log(folder.log(items[index].key), lambda text: None)
+            log.write(**msgspec.structs.asdict(result))
+        yield index, result
 
 
 def key_of_experiment(experiment: Experiment, data_fingerprint: str) -> str:
@@ -395,7 +386,7 @@ def key_of_experiment(experiment: Experiment, data_fingerprint: str) -> str:
     Unlike the fingerprint of its run, it needs neither words nor tasks; nor does it know the device
     that ``auto`` becomes, which may differ where workers run.
     """
-    options = {k: v for k, v in experiment.to_json().items() if k not in _INDIFFERENT}
+    options = {k: v for k, v in experiment.options.items() if k not in _INDIFFERENT}
     return digest_of(
         "experiment",
         fsframework.__version__,

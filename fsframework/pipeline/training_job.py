@@ -9,12 +9,12 @@ from pathlib import Path
 
 import torch
 
-from fsframework.components.resolution import resolve_component
+import fsframework
+from fsframework.components.resolution import Component, canonical, resolve_component
 from fsframework.errors import OptionError
 from fsframework.pipeline.cache.images import Pixels
 from fsframework.pipeline.cache.sealed import held
 from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.identity import training_key
 from fsframework.pipeline.learning.history import History
 from fsframework.pipeline.learning.memory import keep_freed_memory
 from fsframework.pipeline.learning.model import (
@@ -31,10 +31,10 @@ from fsframework.pipeline.learning.training import (
     start_from,
     train,
 )
-from fsframework.pipeline.preparation import Source
+from fsframework.pipeline.preparation import Source, changed_options, stage_digests
 from fsframework.pipeline.session import Session
 from fsframework.records import RunRecord
-from fsframework.values import ImagePool
+from fsframework.values import ImagePool, digest_of
 
 __all__ = ["TrainingJob"]
 
@@ -150,7 +150,36 @@ class TrainingJob:
             self.model,
             self.model_of,
         )
-        key = training_key(
-            self.experiment, self.way_shot, model, images, episodes, self.device.type
-        )
+        key = _key(self.experiment, self.way_shot, model, images, episodes, self.device.type)
         return training, key
+
+
+def _key(
+    experiment: Experiment,
+    way_shot: tuple[int, int],
+    model: FewShotModel,
+    splits: Sequence[tuple[ImagePool, Pixels]],
+    episodes: Component,
+    device: str,
+) -> str:
+    """Return the digest of everything that decides the trained weights.
+
+    Args:
+        way_shot: way and shot of the tasks under test.
+        model: untrained; no fingerprint need cover its pretrained weights.
+        splits: images and pixels of the splits trained and validated on.
+        episodes: the sampler of the training episodes.
+        device: its type.
+    """
+    return digest_of(
+        "training",
+        fsframework.__version__,
+        [pixels.digest for _, pixels in splits],
+        [pool.fingerprint for pool, _ in splits],
+        [experiment.backbone.fingerprint, experiment.method.fingerprint],
+        [model.weights_digest()],
+        canonical([changed_options(experiment), way_shot, experiment.settings.training_seed]),
+        [episodes.fingerprint],
+        canonical(stage_digests(experiment.stages)),
+        device,
+    )

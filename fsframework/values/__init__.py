@@ -4,16 +4,18 @@
 imported here; PyArrow and safetensors are imported by the ``save`` and ``load`` that need them.
 
 ``open_file``, ``read_file`` and ``read_parquet`` read files of a user and refuse pipes, devices and
-what is too large; ``check_file`` only checks. ``text_lines``, ``parse_json`` and ``parse_toml``
+what is too large; ``check_file`` only checks. ``atomic_write`` and ``atomic_path`` write whole or
+not at all. ``text_lines``, ``parse_json`` and ``parse_toml``
 bound length and depth.
 """
 
 from fsframework._digest import digest_of
-from fsframework._numbers import parse_number
+from fsframework._files import atomic_path, atomic_write, locked
 from fsframework._reading import (
     check_file,
     open_file,
     parse_json,
+    parse_number,
     parse_toml,
     read_file,
     text_lines,
@@ -24,7 +26,6 @@ from fsframework.values._formats import SCHEMA_VERSION, read_parquet
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast, label_in_arms
 from fsframework.values.attributes import AttributeTable
 from fsframework.values.estimate import Estimate, Estimates, measure_name, table_of
-from fsframework.values.experiments import ExperimentDescription, ExperimentResult
 from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
@@ -41,8 +42,6 @@ __all__ = [
     "Contrast",
     "Estimate",
     "Estimates",
-    "ExperimentDescription",
-    "ExperimentResult",
     "FloatArray",
     "ImagePool",
     "ImageRecord",
@@ -52,6 +51,8 @@ __all__ = [
     "Scope",
     "TaskSet",
     "UInt8Array",
+    "atomic_path",
+    "atomic_write",
     "check_file",
     "demand_disk",
     "demand_memory",
@@ -59,6 +60,7 @@ __all__ = [
     "footnotes",
     "html_table",
     "label_in_arms",
+    "locked",
     "measure_name",
     "open_file",
     "parse_json",

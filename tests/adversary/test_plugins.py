@@ -45,7 +45,6 @@ _RAISES = {
     "exits with 0": "raise SystemExit(0)",
     "exits with 3": "raise SystemExit(3)",
     "exits with a text": "sys.exit('bye')",
-    "interrupts": "raise KeyboardInterrupt",
     "raises a class": "raise ValueError",
     "raises emptiness": "raise BaseException",
     "raises a generator's end": "raise GeneratorExit",
@@ -153,7 +152,6 @@ def test_a_method_that_changes_itself_is_set_back_and_named(world: World, how: s
 _IMPORTS = {
     "prints": "print('hello')",
     "exits": "raise SystemExit(0)",
-    "interrupts": "raise KeyboardInterrupt",
     "raises without text": "raise Text()",
     "is no Python": "def (",
     "is not text": "\udcff",

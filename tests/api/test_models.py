@@ -144,8 +144,6 @@ def test_a_method_without_a_backbone_says_what_it_needs(arms: fsf.Arms, data: Da
 
     with pytest.raises(OptionError, match="ProtoNet needs a backbone: give fsframework.model"):
         fsf.evaluate(ProtoNet(), arms, data, progress=False)
-    with pytest.raises(OptionError, match="mean and std are for a module"):
-        fsf.model("ncc", backbone="conv64f", mean=(0.5, 0.5, 0.5))
 
 
 def test_scores_of_a_model_want_equally_many_images_of_each_class() -> None:

@@ -37,7 +37,8 @@ def fit(
         dataset=Sized(sizes=sizes, words=words), sampler=sampler, method="ncc", tasks=4,
         split="test", training={"epochs": 0}, image_size=8, progress=False, **given,
     )  # fmt: skip
-    return draw_tasks(described)[0].tested, described.check()
+    arms, _ = draw_tasks(described.experiment, described.session)
+    return arms.tested, described.check()
 
 
 def test_nothing_is_changed_where_the_data_suffice() -> None:

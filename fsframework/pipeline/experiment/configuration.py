@@ -82,8 +82,9 @@ class Experiment:
         found = {kind: getattr(self, kind) for kind in ROLES}
         return {**found, **({"detector": self.detector} if self.detector else {})}
 
-    def to_json(self) -> dict[str, Any]:
-        """Return every resolved value as JSON values."""
+    @functools.cached_property
+    def options(self) -> Mapping[str, Any]:
+        """Every resolved value as JSON values, in the shape of a configuration file."""
         return {
             **plain(vars(self.settings)),
             "statistics": [c.to_json() for c in self.statistics.values()],

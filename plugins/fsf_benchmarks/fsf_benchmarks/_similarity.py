@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
-from fsframework.api.experiments import Description
-from fsframework.api.files import Rows, atomic_path, atomic_write, records_of
+from fsframework.api.experiments import Experiment
 from fsframework.api.models import resolve_device
+from fsframework.api.session import Session
+from fsframework.api.stores import Rows, records_of
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces import AttributeDetector, Dataset, ImageTextModel
-from fsframework.values import FloatArray, IntArray, digest_of
+from fsframework.values import FloatArray, IntArray, atomic_path, atomic_write, digest_of
 
 __all__ = [
     "SUFFIXES",
@@ -159,7 +160,8 @@ class Templates:
 
 
 def measure_similarities(
-    description: Description,
+    experiment: Experiment,
+    session: Session,
     templates: Templates,
     *,
     splits: Sequence[str] = (),
@@ -172,7 +174,7 @@ def measure_similarities(
     interrupted call resumes where it stopped.
 
     Args:
-        description: names the data set, the detector, which must be an ``ImageTextModel`` too, and
+        experiment: names the data set, the detector, which must be an ``ImageTextModel`` too, and
             the device.
         templates: templates of the texts.
         splits: splits whose images are measured; by default all.
@@ -186,14 +188,14 @@ def measure_similarities(
     """
     if batch_size is not None and batch_size < 1:
         raise OptionError(f"batch_size must be at least 1, not {batch_size}")
-    dataset: Dataset = description.experiment.roles["dataset"].create()
+    dataset: Dataset = experiment.dataset.create()
     if column is None and "context" in dataset.metadata:
         column = "context"
     if column is not None and column not in dataset.metadata:
         there = ", ".join(map(repr, sorted(dataset.metadata)))
         has = f"the metadata columns {there}" if there else "no metadata columns"
         raise OptionError(f"{argument('column', column)}: the data set has {has}")
-    component = description.experiment.roles["detector"]
+    component = experiment.roles["detector"]
     detector, model = component.name, component.create()
     if not isinstance(model, ImageTextModel):
         raise OptionError(
@@ -203,14 +205,14 @@ def measure_similarities(
     parts = [dataset.split_indices(split) for split in wanted]
     indices = np.concatenate(parts)
     assert isinstance(model, AttributeDetector)
-    where = resolve_device(description.options["device"])
-    model.prepare(device=str(where), offline=description.options["offline"])
+    where = resolve_device(experiment.options["device"])
+    model.prepare(device=str(where), offline=experiment.options["offline"])
     classes = [dataset.class_names[label] for label in dataset.labels[indices]]
     class_vectors, class_of = _vectors(model, detector, classes, templates.classes)
     provenance = dict(model.provenance())
     block = batch_size or _IMAGES_AT_ONCE["cuda" if where.type == "cuda" else "cpu"]
     width = class_vectors.shape[1]
-    features = _features(description, model, dataset, (indices, width), block)
+    features = _features(experiment, session, model, dataset, (indices, width), block)
     m_ce = _dots(features, np.arange(len(indices)), class_vectors, class_of)
     m_te, contexts = np.full(len(indices), np.nan), None
     if column is not None:
@@ -262,7 +264,8 @@ def _checked(detector: str, found: Any, count: int, what: str) -> FloatArray:
 
 
 def _features(
-    description: Description,
+    experiment: Experiment,
+    session: Session,
     model: ImageTextModel,
     dataset: Dataset,
     shape: tuple[IntArray, int],
@@ -271,7 +274,8 @@ def _features(
     """Return features of images, float32 ``(n, width)``, from the cache if stored there.
 
     Args:
-        description: description with the detector and the data set.
+        experiment: with the detector and the data set.
+        session: whose cache keeps them.
         model: the prepared model.
         dataset: data set of the images.
         shape: indices of the images, int ``(n,)``, and the number of features per image.
@@ -279,7 +283,7 @@ def _features(
     """
     assert isinstance(model, AttributeDetector)
     indices, width = shape
-    roles, session = description.experiment.roles, description.session
+    roles = experiment.roles
     origin = {k: v for k, v in model.provenance().items() if k not in _OF_WORDS}
     key = digest_of(
         "image-text features",

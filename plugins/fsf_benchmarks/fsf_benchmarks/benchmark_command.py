@@ -26,7 +26,7 @@ from fsframework.cli.options import (
 
 if TYPE_CHECKING:
     from fsf_benchmarks._running import FinishedBenchmark, Listed
-    from fsframework.values import ExperimentResult
+    from fsf_benchmarks.interfaces import ExperimentResult
 
 __all__ = ["benchmark"]
 
@@ -231,7 +231,7 @@ def _conclude(
 
 def _write(found: FinishedBenchmark, output: Path) -> None:
     """Write the tables in the format of the file's suffix, or everything as JSON."""
-    from fsframework.api.files import atomic_write
+    from fsframework.values import atomic_write
 
     if output.suffix.lower() != _WHOLE:
         fsf_reports.save_tables(found.tables, output)
@@ -256,10 +256,10 @@ def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
     cells = []
     for number, one in enumerate(listed, start=1):
         tasks, batch, state = "–", "–", "cannot run, see below"
-        if one.description is not None:
-            count = one.description.options["tasks"]
+        if one.resolved is not None:
+            count = one.resolved.options["tasks"]
             tasks = "all" if count is None else f"{count:,}"
-            batch = one.description.options["query_batch"]
+            batch = one.resolved.options["query_batch"]
             state = "to do" if one.run is None else f"finished: {one.run.name}"
         cells.append((str(number), one.experiment.name, tasks, batch, state))
     heads = ("", "experiment", "tasks", "queries by", "state")

@@ -115,7 +115,7 @@ def similarity(  # noqa: PLR0913 - a parameter per option
     )
     from fsf_reports import check_figure
     from fsframework.api.components import Given
-    from fsframework.api.experiments import described, given_tree, merged
+    from fsframework.api.experiments import given_tree, merged, resolved
     from fsframework.cli import render
 
     if output is not None:
@@ -131,15 +131,16 @@ def similarity(  # noqa: PLR0913 - a parameter per option
         named = {"detector": Given(f"{_CLIP}:{clip}", "command line")}
         tree = merged(named, tree)
     tree = merged(tree, given_tree({"detector": _CLIP}, "default"))
-    description = described(tree, session_of(context))
+    session = session_of(context)
+    experiment = resolved(tree, session)
     found = measure_similarities(
-        description, templates, splits=splits, column=column, batch_size=batch_size
+        experiment, session, templates, splits=splits, column=column, batch_size=batch_size
     )
     if output is not None:
         write_similarities(found, output)
     if figure is not None:
         _draw(found, figure)
-    dataset = str(description.options["dataset"]["name"])
+    dataset = str(experiment.options["dataset"]["name"])
     groups = list(found.groups())
     name = SIMILARITIES.get(dataset, "")
     printed = printed_similarities().get(name)

@@ -1,9 +1,11 @@
 """Each check of benchmarks rejects the one broken benchmark made for it, and nothing else does."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from fsf_benchmarks.interfaces import Answer, Benchmark, PrintedValue
+from fsf_benchmarks.interfaces import Answer, Benchmark, ExperimentDescription, PrintedValue
 from fsf_reports.values import (
     Entry,
     FigureDeclaration,
@@ -15,7 +17,7 @@ from fsf_reports.values import (
 )
 from fsframework.errors import DataError
 from fsframework.testing import checks_for, parametrize_with_checks
-from fsframework.values import ExperimentDescription, footnotes
+from fsframework.values import footnotes
 from tests.misdeclared import misdeclared
 
 
@@ -35,28 +37,22 @@ class Gaps(Benchmark):
                     f"{method}, {shot}-shot", chosen, {"tasks": self.tasks}, chosen
                 )
 
+    def entry(self, result):
+        gap = result.estimates.get("wacc-gap")
+        measured = None if gap is None else Quantity.of(gap)
+        row = (str(result.tags["shot"]), result.tags["method"])
+        return Entry(row, "gap", measured, result.reason, about={"run": str(result.folder)})
+
+    def entries(self, results):
+        return tuple(self.entry(result) for result in results)
+
     def tables(self, results):
-        entries = []
-        for result in results:
-            gap = result.estimates.get("wacc-gap")
-            entries.append(
-                Entry(
-                    (str(result.tags["shot"]), result.tags["method"]),
-                    "gap",
-                    None if gap is None else Quantity.of(gap),
-                    result.reason,
-                    about={"run": str(result.folder)},
-                )
-            )
         notes = tuple(footnotes(results.cautions))
-        return [TableDeclaration("Gaps", "Gaps.", ("shot", "method"), tuple(entries), notes)]
+        return [TableDeclaration("Gaps", "Gaps.", ("shot", "method"), self.entries(results), notes)]
 
     def figures(self, results):
-        points = []
-        for result in results:
-            gap = result.estimates.get("wacc-gap")
-            points.append(Point(result.description.name, None if gap is None else Quantity.of(gap)))
-        panel = Panel("", (Series("gap", tuple(points)),))
+        points = tuple(Point(r.description.name, self.entry(r).measured) for r in results)
+        panel = Panel("", (Series("gap", points),))
         return [FigureDeclaration("Gaps", "Gaps.", "method", "gap in points", (panel,))]
 
 
@@ -110,15 +106,10 @@ class Alike(Gaps):
             tags = {"method": one.tags["method"]}
             yield ExperimentDescription(one.name, one.arguments, one.defaults, tags)
 
-    def tables(self, results):
-        named = [(r.description.name, r) for r in results]
-        gaps = [(name, r.estimates.get("wacc-gap"), r.reason) for name, r in named]
-        entries = tuple(
-            Entry((name,), "gap", None if gap is None else Quantity.of(gap), reason)
-            for name, gap, reason in gaps
-        )
-        notes = tuple(footnotes(results.cautions))
-        return [TableDeclaration("Gaps", "Gaps.", ("experiment",), entries, notes)]
+    def entry(self, result):
+        gap = result.estimates.get("wacc-gap")
+        measured = None if gap is None else Quantity.of(gap)
+        return Entry(("1", result.description.name), "gap", measured, result.reason)
 
 
 class Counting(Gaps):
@@ -141,44 +132,31 @@ class Deaf(Gaps):
 class Unreasoned(Gaps):
     """A value is left out without a word, unless the run failed."""
 
-    def tables(self, results):
-        table = super().tables(results)[0]
-        last = table.entries[-1]
-        empty = Entry(last.row, last.column, None, last.reason, about=last.about)
-        entries = (*table.entries[:-1], empty)
-        return [TableDeclaration("Gaps", "Gaps.", table.row_names, entries, table.notes)]
+    def entries(self, results):
+        *rest, last = super().entries(results)
+        return (*rest, replace(last, measured=None))
 
 
 class Heavy(Gaps):
     """An array among the facts."""
 
-    def tables(self, results):
-        table = super().tables(results)[0]
-        entries = tuple(
-            Entry(e.row, e.column, e.measured, e.reason, about={"run": np.zeros(2)})
-            for e in table.entries
-        )
-        return [TableDeclaration("Gaps", "Gaps.", table.row_names, entries, table.notes)]
+    def entry(self, result):
+        return replace(super().entry(result), about={"run": np.zeros(2)})
 
 
 class Hopeful(Gaps):
     """Failed runs count as nothing lost."""
 
-    def tables(self, results):
-        table = super().tables(results)[0]
-        entries = tuple(
-            Entry(e.row, e.column, e.measured or Quantity(0.0), e.reason, about=e.about)
-            for e in table.entries
-        )
-        return [TableDeclaration("Gaps", "Gaps.", table.row_names, entries, table.notes)]
+    def entry(self, result):
+        entry = super().entry(result)
+        return replace(entry, measured=entry.measured or Quantity(0.0))
 
 
 class Carefree(Gaps):
     """No footnotes."""
 
     def tables(self, results):
-        table = super().tables(results)[0]
-        return [TableDeclaration("Gaps", "Gaps.", table.row_names, table.entries)]
+        return [replace(table, notes=()) for table in super().tables(results)]
 
 
 class Bare(Gaps):

@@ -66,7 +66,7 @@ def test_every_printed_cell_has_a_recipe(planned: Any) -> None:
     assert sorted(keys) == sorted(cells)
     assert len(cells) == 2 * len(rows)
     for key, experiment, one in zip(keys, experiments, job.planned(experiments), strict=True):
-        options, tags = one.description.options, experiment.tags
+        options, tags = one.resolved.options, experiment.tags
         assert options["recipe"] == "metacoco:MetaCoCo", key
         assert options["sampler"]["name"] == "random"
         assert options["sampler"]["n_way"] == (10 if tags["table"] == "7" else 5)
@@ -133,15 +133,14 @@ def test_what_does_not_exist_is_told(planned: Any) -> None:
 def test_data_that_allow_no_such_tasks_are_told_once_and_before(tables: Tables) -> None:
     """The toy's test split has 12 classes of 24 images."""
     asked = ("-o", "benchmark.only=2", "--method", "protonet", "--backbone", "resnet12")
-    done = tables(*asked, "-o", "split=tset")
-    assert done.returncode == 2
-    assert done.stderr.startswith("fsf: toy-contexts: ")
-    assert done.stderr.count("\n") == 1
-    done = tables(*asked, "--queries", "40")
-    assert done.returncode == 2
-    assert done.stderr.startswith("fsf: toy-contexts, split test, 5-way 1-shot: ")
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+    for more, where in (
+        (("-o", "split=tset"), "toy-contexts: "),
+        (("--queries", "40"), "toy-contexts, split test, 5-way 1-shot: "),
+    ):
+        done = tables(*asked, *more)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"fsf: {where}")
+        assert done.stderr.count("\n") == 1
 
 
 def test_experiments_are_listed_without_the_data(fsf: Fsf) -> None:

@@ -47,11 +47,9 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def similar(fsf: Fsf, data: Path) -> Similar:
-    def call(*more: str, detector: str = "toy-clip") -> subprocess.CompletedProcess[str]:
-        return fsf(
-            "data", "similarity", "--plugin", str(TOYS), "--dataset", f"csv:{data}",
-            "--detector", detector, *more,
-        )  # fmt: skip
+    def call(*more: str, table: Path = data) -> subprocess.CompletedProcess[str]:
+        asked = ("data", "similarity", "--plugin", str(TOYS), "--dataset", f"csv:{table}")
+        return fsf(*asked, "--detector", "toy-clip", *more)
 
     return call
 
@@ -84,9 +82,6 @@ def test_means_are_those_worked_by_hand(similar: Similar, tmp_path: Path) -> Non
         assert row["m_te"] == ("" if np.isnan(te) else f"{te:.6f}")
     with Image.open(tmp_path / "values.png") as picture:
         assert picture.format == "PNG"
-
-
-def test_parquet_holds_what_csv_does(similar: Similar, tmp_path: Path) -> None:
     assert similar("--output", "values.parquet").returncode == 0
     table = pq.read_table(tmp_path / "values.parquet").to_pydict()
     order = np.argsort(table["key"])
@@ -130,23 +125,19 @@ def test_an_interrupted_call_goes_on(
 
 
 def test_a_data_set_without_contexts_has_one_similarity(
-    fsf: Fsf, data: Path, tmp_path: Path
+    similar: Similar, data: Path, tmp_path: Path
 ) -> None:
-    text = data.read_text(encoding="utf-8").splitlines()
     bare = tmp_path / "bare.csv"
-    bare.write_text("\n".join(line.rpartition(",")[0] for line in text), encoding="utf-8")
-    asked = (
-        "data", "similarity", "--plugin", str(TOYS), "--dataset", f"csv:{bare}", "--detector",
-        "toy-clip",
-    )  # fmt: skip
-    done = fsf(*asked)
+    lines = data.read_text(encoding="utf-8").splitlines()
+    bare.write_text("\n".join(line.rpartition(",")[0] for line in lines), encoding="utf-8")
+    done = similar(table=bare)
     assert done.returncode == 0, done.stderr
     assert "M_ce" in done.stdout
     assert "M_te" not in done.stdout
-    refused = fsf(*asked, "--figure", "x.png")
+    refused = similar("--figure", "x.png", table=bare)
     assert refused.returncode == 2
     assert "the images have no contexts" in refused.stderr
-    refused = fsf(*asked, "--column", "place")
+    refused = similar("--column", "place", table=bare)
     assert "--column place: the data set has no metadata columns" in refused.stderr
 
 
@@ -159,6 +150,7 @@ def test_a_data_set_without_contexts_has_one_similarity(
         (("--figure", "x.gif"), "the name of a figure must end in one of .pdf"),
         (("--clip", "there"), "--clip and --detector both name the model"),
         (("--batch-size", "0"), "batch_size must be at least 1, not 0"),
+        (("--detector", "toy-deaf"), "detector toy-deaf: does not compare images with texts; use"),
         (("-o", "detector.long=true"), "the features of images do not have length 1"),
     ],
 )
@@ -167,13 +159,6 @@ def test_what_is_wrong_is_one_line(similar: Similar, arguments: tuple[str, ...],
     assert done.returncode == 2
     assert said in done.stderr
     assert len([line for line in done.stderr.splitlines() if line.startswith("fsf:")]) == 1
-
-
-def test_a_detector_that_knows_no_texts_is_refused(similar: Similar) -> None:
-    done = similar(detector="toy-deaf")
-    assert (
-        "detector toy-deaf: does not compare images with texts; use clip-words:MODEL" in done.stderr
-    )
 
 
 def test_values_are_those_of_the_whole_clip(fsf: Fsf, tmp_path: Path) -> None:
@@ -212,10 +197,7 @@ def test_values_are_those_of_the_whole_clip(fsf: Fsf, tmp_path: Path) -> None:
         assert float(row["m_te"]) == pytest.approx(float(logits[i, 2 * i + 1]), abs=2e-5)
 
 
-def test_printed_similarities_are_of_data_sets_that_are_here() -> None:
+def test_names_of_the_printed_similarities() -> None:
     assert set(SIMILARITIES.values()) == set(printed_similarities())
     assert set(SIMILARITIES) <= set(Registry().names("dataset"))
-
-
-def test_names_are_made_readable() -> None:
     assert readable("hot_air  balloon") == "hot air balloon"

@@ -133,40 +133,32 @@ class ToySampler(TaskSampler):
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
         if self.n_shot > 10:
             raise InfeasibleTask(f"n_shot must be at most 10, not {self.n_shot}")
-        assert n_tasks is not None
-        count = self.n_shot + self.n_query
-        classes = np.empty((n_tasks, self.n_way), np.int64)
-        images = np.empty((n_tasks, self.n_way, count), np.int64)
-        for task in range(n_tasks):
-            rng = task_rng(seed, task, f"toy {self.support} {self.query}")
-            classes[task] = rng.choice(len(pool.class_names), self.n_way, replace=False)
-            for way, label in enumerate(classes[task]):
-                images[task, way] = rng.choice(pool.members(label), count, replace=False)
-        drawn = TaskSet.of(
-            pool, classes, images[..., : self.n_shot], images[..., self.n_shot :],
-            sampler="toy-sampler", options={}, seed=seed,
-        )  # fmt: skip
+        drawn = _draw(self, pool, n_tasks, seed, f"toy {self.support} {self.query}")
         assert pool.attributes is not None
-        return drawn.with_attributes(pool.attributes, np.zeros_like(classes))
+        return drawn.with_attributes(pool.attributes, np.zeros_like(drawn.classes))
 
 
 class _ToyRandom(TaskSampler):
     """Draws classes and images at random."""
 
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
-        assert n_tasks is not None
-        count = self.n_shot + self.n_query
-        classes = np.empty((n_tasks, self.n_way), np.int64)
-        images = np.empty((n_tasks, self.n_way, count), np.int64)
-        for task in range(n_tasks):
-            rng = task_rng(seed, task, "toy random")
-            classes[task] = rng.choice(len(pool.class_names), self.n_way, replace=False)
-            for way, label in enumerate(classes[task]):
-                images[task, way] = rng.choice(pool.members(label), count, replace=False)
-        return TaskSet.of(
-            pool, classes, images[..., : self.n_shot], images[..., self.n_shot :],
-            sampler="toy-random", options={}, seed=seed,
-        )  # fmt: skip
+        return _draw(self, pool, n_tasks, seed, "toy random")
+
+
+def _draw(
+    sampler: TaskSampler, pool: ImagePool, n_tasks: int | None, seed: int, salt: str
+) -> TaskSet:
+    assert n_tasks is not None
+    count = sampler.n_shot + sampler.n_query
+    classes = np.empty((n_tasks, sampler.n_way), np.int64)
+    images = np.empty((n_tasks, sampler.n_way, count), np.int64)
+    for task in range(n_tasks):
+        rng = task_rng(seed, task, salt)
+        classes[task] = rng.choice(len(pool.class_names), sampler.n_way, replace=False)
+        for way, label in enumerate(classes[task]):
+            images[task, way] = rng.choice(pool.members(label), count, replace=False)
+    support, query = np.split(images, [sampler.n_shot], axis=2)
+    return TaskSet.of(pool, classes, support, query, sampler="toy", options={}, seed=seed)
 
 
 class ToyPlain(ToySampler):

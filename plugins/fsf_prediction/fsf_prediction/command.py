@@ -81,8 +81,8 @@ def predict(
     """
     from fsf_prediction.files import find_queries, find_support
     from fsf_prediction.prediction import predict_files
-    from fsframework.api.files import atomic_write
     from fsframework.cli import render
+    from fsframework.values import atomic_write
 
     if output is not None:
         check_output(output, ".csv", ".json", force=force)

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 import fsframework as fsf
 from fsf_prediction.files import SupportFiles, place_of
-from fsframework.api.experiments import Description, described
-from fsframework.api.models import Model, model_described
+from fsframework.api.experiments import resolved
+from fsframework.api.models import Model, model_of
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.values import FloatArray, IntArray, UInt8Array
 
@@ -150,14 +150,16 @@ def predict_files(
     _check_keys(tree)
     untrained = {} if "model" in tree else {"recipe": "none", "training": {"epochs": 0}}
     # A method with a fixed number of classes is created for this number.
-    description = described(tree, session, way=len(support.classes), **untrained)
-    model = model_described(description)
+    experiment = resolved(tree, session, way=len(support.classes), **untrained)
+    model = model_of(experiment)
     labelled = [file for files in support.classes.values() for file in files]
     files = {place_of(file): file for file in (*labelled, *queries)}
     rows = {place: row for row, place in enumerate(files)}
     with tempfile.TemporaryDirectory(prefix="fsf-predict-") as folder:
         table = _write_table(Path(folder) / "images.csv", list(files))
-        images = _Images(fsf.dataset("csv", path=table), model, description, list(files.values()))
+        images = _Images(
+            fsf.dataset("csv", path=table), model, experiment.options, list(files.values())
+        )
         with session.reporter.stage("images", len(labelled) + len(queries)) as advance:
             shown = []
             for name, of_class in support.classes.items():
@@ -166,7 +168,7 @@ def predict_files(
                     raise DataError(f"no image of the class {name!r} can be read")
                 shown.append(items)
                 advance(len(of_class))
-            seed = int(description.options["task_seed"])
+            seed = int(experiment.options["task_seed"])
             draws = draws_of([len(items) for items in shown], seed)
             supports = [
                 np.stack([items[index] for items, index in zip(shown, draw, strict=True)])
@@ -227,7 +229,8 @@ def _write_table(path: Path, files: Sequence[str]) -> Path:
 
 def _blocks(count: int, model: Model) -> Iterator[range]:
     """Yield the queries that a method is shown together, block by block."""
-    at_once = count if model.transductive else _QUERIES_AT_ONCE[model.consumes]
+    method = model.network.method
+    at_once = count if method.transductive else _QUERIES_AT_ONCE[method.consumes]
     for start in range(0, count, at_once):
         yield range(start, min(start + at_once, count))
 
@@ -238,7 +241,7 @@ class _Images:
 
     dataset: Dataset
     model: Model
-    description: Description
+    options: Mapping[str, Any]
     files: Sequence[Path]
     broken: list[str] = field(default_factory=list)
 
@@ -268,15 +271,15 @@ class _Images:
             except DataError as error:
                 # The user knows the file, not the table that was made from the files.
                 sentence = f"{self.files[row]}: {error.reason or error}"
-                if self.description.options["broken"] == "fatal":
+                if self.options["broken"] == "fatal":
                     raise DataError(f"{sentence}; --broken skip leaves such images out") from None
                 self.broken.append(sentence)
         return np.concatenate(parts), good
 
     def _read(self, rows: Sequence[int]) -> UInt8Array:
-        scaled = self.description.options["decoding"] == "scaled"
+        scaled = self.options["decoding"] == "scaled"
         read = self.dataset.scaled_images if scaled else self.dataset.images
-        return read(rows, self.model.image_size, self.model.interpolation)
+        return read(rows, self.model.image_size, self.model.network.interpolation)
 
 
 def _probabilities(model: Model, support: Items, query: Items) -> FloatArray:
@@ -301,7 +304,7 @@ def _model_notes(model: Model) -> Iterator[str]:
         )
     elif model.trained == "backbone":
         yield f"the weights of {model.name} itself are untrained; give a run of it with --model"
-    if model.transductive:
+    if model.network.method.transductive:
         yield (
             f"{model.name} uses all queries together: with other queries, an image may get other "
             "scores"

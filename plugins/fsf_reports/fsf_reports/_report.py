@@ -21,13 +21,12 @@ from fsf_reports.interfaces import (
     Section,
 )
 from fsframework.api.components import component
-from fsframework.api.files import atomic_write
-from fsframework.api.run_pixels import RunImages, open_images_of
+from fsframework.api.run_pixels import RunImages
 from fsframework.api.running import Run, load_run, runs
 from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, OptionError, RecordError, argument, close_matches
 from fsframework.interfaces import checked, contained
-from fsframework.values import IntArray, UInt8Array
+from fsframework.values import IntArray, UInt8Array, atomic_write
 
 __all__ = ["Report", "Reportable", "report"]
 
@@ -140,7 +139,7 @@ def report(  # noqa: PLR0913 - an option each
     opened = list(_opened(results, session.workspace.runs))
     if not opened:
         raise OptionError("a report needs at least one run, and none is given")
-    shown = ReportedRuns(_reported(opened, session, plugins, cache_dir))
+    shown = ReportedRuns(_reported(opened, session, plugins))
     parts = []
     with session.reporter.stage("sections", len(chosen)) as advance:
         for name, make in chosen:
@@ -232,7 +231,6 @@ def _reported(
     opened: Sequence[Run],
     session: Session,
     plugins: Sequence[str | Path],
-    cache_dir: str | Path | None,
 ) -> Iterator[ReportedRun]:
     """Yield runs as sections see them; equal data are opened once."""
     labels = _labels(opened)
@@ -252,7 +250,7 @@ def _reported(
                 first = next(iter(made.arms.values()))
                 key = (first.key_digest, str(record.digests.get("attributes")))
                 if key not in known:
-                    known[key] = _data(run, first.key_digest, plugins, cache_dir)
+                    known[key] = _data(run, first.key_digest, plugins)
                 made = dataclasses.replace(made, data=known[key])
             advance(1)
             yield made
@@ -274,9 +272,7 @@ def _with_outcomes(made: ReportedRun, run: Run) -> ReportedRun:
     return dataclasses.replace(made, arms=outcomes.arms, outcomes=outcomes)
 
 
-def _data(
-    run: Run, digest: str, plugins: Sequence[str | Path], cache_dir: str | Path | None
-) -> ReportedData:
+def _data(run: Run, digest: str, plugins: Sequence[str | Path]) -> ReportedData:
     """Return the images that a run was tested on, as far as they can be opened."""
     dataset = run.record.components["dataset"]
     found = ReportedData(
@@ -286,7 +282,7 @@ def _data(
     )
     try:
         found = dataclasses.replace(found, pool=run.pool)
-        images = open_images_of(run, plugins=plugins, cache_dir=cache_dir)
+        images = RunImages(run, plugins)
     except (FsfError, OSError) as error:
         return dataclasses.replace(found, reason=str(error))
     about = images.dataset.about

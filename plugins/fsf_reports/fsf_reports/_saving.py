@@ -10,7 +10,6 @@ from typing import Any, Literal
 from fsf_reports.interfaces import Renderer, TableWriter
 from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsframework.api.components import component
-from fsframework.api.files import atomic_path
 from fsframework.api.session import open_session
 from fsframework.errors import (
     DataError,
@@ -21,6 +20,7 @@ from fsframework.errors import (
     close_matches,
 )
 from fsframework.interfaces import contained
+from fsframework.values import atomic_path
 
 __all__ = ["check_figure", "check_tables", "in_notebook", "save_figure", "save_tables"]
 

@@ -141,7 +141,7 @@ def figure(  # noqa: PLR0913 - a parameter per option
 
 def _write(made: FigureDeclaration, paths: Sequence[Path], columns: Literal[1, 2]) -> None:
     from fsf_reports._data import figure_csv
-    from fsframework.api.files import atomic_write
+    from fsframework.values import atomic_write
 
     for path in paths:
         if path.suffix.lower() == ".csv":

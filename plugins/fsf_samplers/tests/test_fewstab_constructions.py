@@ -10,10 +10,8 @@ import csv
 import dataclasses
 import gzip
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -24,16 +22,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
-from scipy.stats import chi2_contingency, chisquare, mannwhitneyu
+from scipy.stats import chi2_contingency, mannwhitneyu
 
 from fsf_samplers import FewStabPublishedSampler, FewStabSampler
 from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
-from fsframework.testing import Check, Make, parametrize_with_checks
 from fsframework.values import AttributeTable, ImagePool, TaskSet
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"
 GOLDEN = SHARED / "golden" / "fewstab_published"
 SEED = 20240611
+FitsUniform = Callable[[Counter[Any], int], None]
 
 CONSTRUCTIONS = list(
     product(("random", "targeted", "exclusive"), ("intra", "inter", "inter-least"))
@@ -45,11 +43,6 @@ def sampler_of(support: str, query: str, **options: int) -> TaskSampler:
     if support == "published":
         return FewStabPublishedSampler(**options)
     return FewStabSampler(support=support, query=query, **options)  # type: ignore[arg-type]
-
-
-@parametrize_with_checks([FewStabPublishedSampler])
-def test_conformance(make: Make, check: Check) -> None:
-    check(make)
 
 
 # -- The checker -----------------------------------------------------------------------------------
@@ -181,14 +174,17 @@ def random_pool(seed: int, n_classes: int, n_images: int, n_words: int, mean: fl
 @pytest.mark.parametrize(("support", "query"), ALL)
 @pytest.mark.parametrize(
     ("n_way", "n_shot", "n_query", "n_words", "mean"),
-    [(5, 1, 10, 60, 4), (5, 4, 5, 30, 3), (2, 3, 1, 6, 2), (3, 1, 1, 6, 3)],
+    [(5, 1, 10, 60, 4), (5, 4, 5, 30, 3), (2, 3, 1, 6, 2), (3, 1, 1, 6, 3), (7, 1, 4, 200, 9)],
 )
 def test_every_condition_holds(
     support: str, query: str, n_way: int, n_shot: int, n_query: int, n_words: int, mean: float
 ) -> None:
     pool = random_pool(SEED, 9, 40, n_words, mean)
     sampler = sampler_of(support, query, n_way=n_way, n_shot=n_shot, n_query=n_query)
-    check_tasks(pool, sampler.draw(pool, 80, SEED), support, query)
+    tasks = sampler.draw(pool, 80, SEED)
+    check_tasks(pool, tasks, support, query)
+    if (n_query, query) == (10, "inter-least"):  # both kinds of candidates occur
+        assert 0.1 < tasks.relaxed.mean() < 0.9
 
 
 @hypothesis_seed(SEED)
@@ -247,18 +243,11 @@ def test_the_checker_finds_faults(support: str, query: str, broken: str) -> None
 # -- Distributions --------------------------------------------------------------------------------
 
 
-def fits_uniform(counts: Counter[Any], n_outcomes: int) -> None:
-    assert len(counts) == n_outcomes
-    p = chisquare(list(counts.values())).pvalue
-    print(f"seed {SEED}: p = {p:.3g} of {dict(counts)}")
-    assert p > 1e-3
-
-
 ALIKE = [[{f"a{c}"}] * 2 + [set(), {f"b{1 - c}"}, {f"b{1 - c}"}, {"x", "y"}] for c in range(2)]
 """Two classes of six images, identical except for the words' names."""
 
 
-def test_random_supports_are_any_images_and_queries_none_of_them() -> None:
+def test_random_supports_are_any_images_and_queries_none_of_them(fits_uniform: FitsUniform) -> None:
     tasks = FewStabSampler(n_way=2, n_shot=1, n_query=3, support="random", query="intra").draw(
         pool_of(ALIKE), 6000, SEED
     )
@@ -272,7 +261,9 @@ def test_random_supports_are_any_images_and_queries_none_of_them() -> None:
     fits_uniform(Counter(map(tuple, np.sort(tasks.query[on_a & ~lacking] % 6).tolist())), 4)
 
 
-def test_intra_queries_are_uniform_among_those_without_the_attribute() -> None:
+def test_intra_queries_are_uniform_among_those_without_the_attribute(
+    fits_uniform: FitsUniform,
+) -> None:
     tasks = FewStabSampler(n_way=2, n_shot=2, n_query=3, query="intra").draw(
         pool_of(ALIKE), 6000, SEED
     )
@@ -280,7 +271,9 @@ def test_intra_queries_are_uniform_among_those_without_the_attribute() -> None:
     fits_uniform(Counter(map(tuple, np.sort(tasks.query[on_a] % 6).tolist())), 4)
 
 
-def test_inter_queries_are_uniform_among_those_with_anothers_attribute() -> None:
+def test_inter_queries_are_uniform_among_those_with_anothers_attribute(
+    fits_uniform: FitsUniform,
+) -> None:
     # In tasks on "a0" and "a1", three images of each class have the other's; two have more words,
     # so that "inter-least" would never take both.
     classes = [
@@ -332,31 +325,9 @@ def test_the_defaults_draw_what_they_drew_in_version_0_1(
     assert tasks.digest.startswith(digest)
 
 
-def test_fresh_processes_draw_the_same_tasks() -> None:
-    code = (
-        "from fsf_samplers import FewStabPublishedSampler; "
-        "from fsframework.testing import toy_pool; "
-        "print(FewStabPublishedSampler(n_shot=1, n_query=4).draw(toy_pool(), 20, 3).digest)"
-    )
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("0", "4242")
-    }
-    assert len(digests) == 1
-
-
 def test_unknown_constructions_are_refused() -> None:
-    with pytest.raises(OptionError) as caught:
+    with pytest.raises(OptionError, match="support must be one of 'random', .* not 'mixed'"):
         FewStabSampler(support="mixed")  # type: ignore[arg-type]
-    assert str(caught.value) == (
-        "support must be one of 'random', 'targeted', 'exclusive', not 'mixed'"
-    )
     with pytest.raises(OptionError, match="query must be one of 'intra', 'inter', 'inter-least'"):
         FewStabSampler(query="least")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="max_restarts must be at least 0, not -1"):
@@ -390,10 +361,10 @@ def test_random_supports_need_no_images_with_the_attribute() -> None:
 
 def test_random_supports_take_images_from_the_queries() -> None:
     classes = [[{"a"}, set(), set(), set()], [{"b"}, set(), set()]]
-    assert refusal(("random", "intra"), classes, n_way=2, n_shot=2, n_query=2) == (
-        "n_way = 2 classes are needed but only 1 of 2 can be in a task: 'c1' with 3 images "
-        "cannot give n_shot = 2 random images and n_query = 2 others without one of its spurious "
-        "attributes; n_shot at most 1 with n_query = 2 or n_query at most 1 with n_shot = 2"
+    message = refusal(("random", "intra"), classes, n_way=2, n_shot=2, n_query=2)
+    assert "only 1 of 2 can be in a task: 'c1' with 3 images cannot give" in message
+    assert message.endswith(
+        "n_shot at most 1 with n_query = 2 or n_query at most 1 with n_shot = 2"
     )
     # Two of three images must remain, so the support must be the one image with the attribute.
     tight = [[{"a"}, set(), set()], [{"b"}, set(), set()]]
@@ -403,11 +374,8 @@ def test_random_supports_take_images_from_the_queries() -> None:
 
 def test_published_needs_two_words_per_class() -> None:
     classes = [[{"a"}, {"b"}, set()], [{"a"}, set(), set()]]
-    assert refusal(("published",) * 2, classes, n_way=2, n_shot=1, n_query=1) == (
-        "n_way = 2 classes are needed but only 1 of 2 can be in a task: 'c1' with 3 images "
-        "does not have two words that are each present in n_shot = 1 of them and absent from "
-        "n_query = 1"
-    )
+    message = refusal(("published",) * 2, classes, n_way=2, n_shot=1, n_query=1)
+    assert "'c1' with 3 images does not have two words" in message
     classes = [[{"a"}, {"a"}, {"b"}, set()]] * 2
     assert refusal(("published",) * 2, classes, n_way=2, n_shot=2, n_query=1).endswith(
         "absent from n_query = 1; n_shot at most 1 with n_query = 1"
@@ -432,12 +400,6 @@ def test_published_restarts_end_and_name_the_culprit() -> None:
     both = [[{"a", "b", "c"}, set()]] * 3
     message = refusal(published, both, **{**options, "max_restarts": 3})
     assert "had at most 0 images with its attribute and few enough of the others'" in message
-
-
-def test_published_without_attributes() -> None:
-    bare = ImagePool(("a", "b"), np.array([0, 1]), ("cat", "dog"))
-    with pytest.raises(InfeasibleTask, match="'fewstab-published' needs the images' attributes"):
-        FewStabPublishedSampler(n_way=2).draw(bare, 1, 0)
 
 
 # -- What failures allow ---------------------------------------------------------------------------

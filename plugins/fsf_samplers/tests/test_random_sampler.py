@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
 from fsf_samplers import RandomSampler
 from fsframework.interfaces import InfeasibleTask, OptionError
-from fsframework.testing import Check, Make, parametrize_with_checks, toy_pool
 from fsframework.values import ImagePool
 
 SEED = 20240611
+PoolOf = Callable[..., ImagePool]
+FitsUniform = Callable[[Counter[object], int], None]
 
 
-@parametrize_with_checks([RandomSampler])
-def test_conformance(make: Make, check: Check) -> None:
-    check(make)
-
-
-def pool_of_sizes(*sizes: int) -> ImagePool:
-    labels = np.random.default_rng(SEED).permutation(np.repeat(np.arange(len(sizes)), sizes))
-    keys = tuple(f"{i}.png" for i in range(labels.size))
-    return ImagePool(keys, labels, tuple(f"class-{c}" for c in range(len(sizes))))
-
-
-def fits_uniform(counts: Counter[object], n_outcomes: int) -> None:
-    assert len(counts) == n_outcomes
-    p = chisquare(list(counts.values())).pvalue
-    print(f"seed {SEED}: p = {p:.3g}")
-    assert p > 1e-3
-
-
-def test_classes_and_images_are_uniform() -> None:
+def test_classes_and_images_are_uniform(pool_of_sizes: PoolOf, fits_uniform: FitsUniform) -> None:
     pool = pool_of_sizes(3, 3, 4, 5)
     tasks = RandomSampler(n_way=2, n_shot=1, n_query=2).draw(pool, 6000, SEED)
     tasks.verify(pool)
@@ -47,39 +30,31 @@ def test_classes_and_images_are_uniform() -> None:
     fits_uniform(Counter(map(tuple, pairs.tolist())), 5 * 4 // 2)
 
 
-def test_a_whole_class_can_be_drawn() -> None:
+def test_a_whole_class_can_be_drawn(pool_of_sizes: PoolOf) -> None:
     tasks = RandomSampler(n_way=2, n_shot=2, n_query=1).draw(pool_of_sizes(3, 3), 5, SEED)
     assert np.all(np.sort(tasks.images, axis=1) == np.arange(6))
 
 
-def test_a_shorter_draw_begins_a_longer_one() -> None:
-    sampler, pool = RandomSampler(), toy_pool()
-    assert sampler.draw(pool, 100, 1)[:30].digest == sampler.draw(pool, 30, 1).digest
-
-
-def test_requests_are_checked() -> None:
-    pool = pool_of_sizes(9, 7)
-    with pytest.raises(OptionError, match="'random' never runs out of tasks"):
-        RandomSampler(n_way=2).draw(pool, None, 0)
-    with pytest.raises(OptionError, match="n_tasks must be at least 1, not -1"):
-        RandomSampler(n_way=2).draw(pool, -1, 0)
-    with pytest.raises(InfeasibleTask, match="at most the number of classes, 2, not 5"):
-        RandomSampler().draw(pool, 1, 0)
-
-
 @pytest.mark.parametrize(
-    ("n_shot", "n_query", "remedy"),
+    ("shape", "n_tasks", "error", "message"),
     [
-        (3, 5, r"(n_shot at most 2 for n_query = 5 or n_query at most 4 for n_shot = 3)"),
-        (1, 15, r"(n_query at most 6 for n_shot = 1)"),
-        (7, 7, ""),
+        ((2, 1, 1), None, OptionError, "'random' never runs out of tasks"),
+        ((2, 1, 1), -1, OptionError, "n_tasks must be at least 1, not -1"),
+        ((5, 1, 1), 1, InfeasibleTask, "at most the number of classes, 2, not 5"),
+        ((2, 3, 5), 1, InfeasibleTask, "n_shot at most 2 for n_query = 5 or n_query at most 4 for"),
+        ((2, 1, 15), 1, InfeasibleTask, r"not 1 \+ 15 \(n_query at most 6 for n_shot = 1\)$"),
+        ((2, 7, 7), 1, InfeasibleTask, r"'class-1' with 7 images, not 7 \+ 7$"),
     ],
 )
-def test_a_class_too_small_is_named(n_shot: int, n_query: int, remedy: str) -> None:
-    sampler = RandomSampler(n_way=2, n_shot=n_shot, n_query=n_query)
-    with pytest.raises(InfeasibleTask) as caught:
-        sampler.draw(pool_of_sizes(9, 7), 1, 0)
-    assert str(caught.value) == (
-        "n_shot + n_query must be at most the size of the smallest class, 'class-1' with 7 "
-        f"images, not {n_shot} + {n_query}" + (f" {remedy}" if remedy else "")
-    )
+def test_requests_are_checked(
+    shape: tuple[int, int, int],
+    n_tasks: int | None,
+    error: type[Exception],
+    message: str,
+    pool_of_sizes: PoolOf,
+) -> None:
+    n_way, n_shot, n_query = shape
+    with pytest.raises(error, match=message):
+        RandomSampler(n_way=n_way, n_shot=n_shot, n_query=n_query).draw(
+            pool_of_sizes(9, 7), n_tasks, 0
+        )

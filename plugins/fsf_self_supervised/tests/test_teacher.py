@@ -10,7 +10,7 @@ import pytest
 import fsframework as fsf
 from fsframework.errors import DataError, OptionError
 from fsframework.pipeline.experiment.stages import Stage
-from fsframework.pipeline.identity import stage_digests
+from fsframework.pipeline.preparation import stage_digests
 
 DATA = {"name": "planted", "size": 32, "n_per_class": 8}
 SMALL: dict[str, Any] = {

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fsframework.api.files import atomic_path
-from fsframework.values import ImagePool, TaskSet
+from fsframework.values import ImagePool, TaskSet, atomic_path
 
 __all__ = ["export_jsonl"]
 

@@ -11,7 +11,7 @@ from fsframework.cli.options import (
     CONFIGURATION,
     WORDS,
     check_output,
-    description_of,
+    experiment_of,
     group,
     shared,
 )
@@ -64,7 +64,7 @@ def make(
     from fsframework.api.opened import draw_tasks
 
     check_output(file, force=force)
-    arms, images = draw_tasks(description_of(context))
+    arms, images = draw_tasks(*experiment_of(context))
     drawn = arms.of(arm)
     drawn.save(file)
     _print_summary(file, drawn, images.pool, as_json)
@@ -120,7 +120,7 @@ def verify(
     """Check that FILE is intact and belongs to a data set and its words."""
     from fsframework.api.opened import open_tasks
 
-    tasks, images = open_tasks(description_of(context), file)
+    tasks, images = open_tasks(*experiment_of(context), file)
     _print_summary(file, tasks, images.pool, as_json)
 
 
@@ -143,6 +143,6 @@ def export(
     from fsframework.api.opened import open_tasks
 
     check_output(output, force=force)
-    tasks, images = open_tasks(description_of(context), file)
+    tasks, images = open_tasks(*experiment_of(context), file)
     export_jsonl(tasks, images.pool, output)
     click.echo(f"{output}: {tasks.described()}")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fsf_trackers.entries import Entry, State
-from fsframework.api.files import atomic_write
 from fsframework.errors import FsfError, OptionError
+from fsframework.values import atomic_write
 
 __all__ = ["WandbTracker"]
 

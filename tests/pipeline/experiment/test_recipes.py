@@ -3,75 +3,66 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fsframework.components.options import Given
+import fsframework as fsf
+from fsframework.api.components import Component, canonical
+from fsframework.api.recipes import Recipe, recipes
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component, canonical
 from fsframework.errors import OptionError, PluginError
-from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.experiment import recipes
-from fsframework.pipeline.experiment.configuration import Experiment, resolve_experiment
-from fsframework.pipeline.experiment.recipes import Recipe, find_recipe, list_recipes
-from fsframework.pipeline.experiment.stages import Stage
-from fsframework.pipeline.run import run_experiment
-from fsframework.pipeline.session import Session
-from tests.toys import Counting
 
 TABLES = Path(__file__).resolve().parents[4] / "shared" / "published"
 
 
-def resolved(**options: Any) -> Experiment:
-    """Resolve an experiment whose options were given on the command line."""
+def told(**options: Any) -> dict[str, Any]:
+    """Return every option of a run with its value."""
+    return dict(fsf.describe(progress=False, **options).options)
 
-    def given(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: given(v) for k, v in value.items()}
-        return Given(value, "command line")
 
-    return resolve_experiment(Registry(), {k: given(v) for k, v in options.items()})
+def came_from(origin: str, **options: Any) -> set[str]:
+    """Return the options of a training that have an origin."""
+    [origins] = fsf.describe(progress=False, **options).origins["training"]
+    return {name for name, one in origins.items() if one == origin}
 
 
 def test_every_method_of_ours_has_a_quick_recipe_that_says_what_to_expect() -> None:
-    registry = Registry()
-    names = {p.name for p in registry.plugins("method") if p.distribution.startswith("fsf-")}
-    quick = {r.method: r for r in list_recipes(registry) if r.name == "quick"}
-    assert set(quick) == names
-    for recipe in quick.values():
-        assert recipe.accuracy is not None, recipe.method
-        assert recipe.verified is not None, recipe.method
-        assert recipe.accuracy_on
-        assert "embedded" in recipe.source
+    ours = {p.name for p in Registry().plugins("method") if p.distribution.startswith("fsf-")}
+    quick = recipes(name="quick")
+    assert {r.method for r in quick if r.accuracies and r.verified and r.accuracy_on} == ours
+    assert all("embedded" in recipe.source for recipe in quick)
 
 
 def test_a_recipe_may_give_the_method_within_a_method_and_its_ways_follow_the_tasks() -> None:
-    quick = resolved(method="ft").method
-    assert quick.options["base"].name == "relationnet"
-    sampler = {"name": "random", "n_way": 3}
-    inner = resolved(method={"name": "ft", "base": "relationnet", "theta_beta": 0.1}).method
-    assert (inner.options["base"].name, inner.options["theta_beta"]) == ("relationnet", 0.1)
-    followed = resolved(method={"name": "ft", "base": {"name": "gnn", "nf": 8}}, sampler=sampler)
-    assert followed.method.options["base"].options["n_way"] == 3
-    assert followed.method.create().n_way == 3
-    base = {"name": "gnn", "n_way": 4}
-    fixed = resolved(method={"name": "ft", "base": base}, sampler=sampler)
-    assert fixed.method.create().n_way == 4
+    assert told(method="ft")["method"]["base"]["name"] == "relationnet"
+    inner = told(method={"name": "ft", "base": "relationnet", "theta_beta": 0.1})["method"]
+    assert (inner["base"]["name"], inner["theta_beta"]) == ("relationnet", 0.1)
+    for own, expected in (({}, 3), ({"n_way": 4}, 4)):
+        base = {"name": "gnn", "nf": 8, **own}
+        found = told(method={"name": "ft", "base": base}, sampler="random", way=3)["method"]
+        assert found["base"]["n_way"] == expected
+
+
+def test_a_method_made_for_a_number_of_ways_is_made_for_that_of_the_tasks() -> None:
+    twenty = fsf.describe(method="maml", sampler="random", way=20, progress=False)
+    assert twenty.options["method"]["n_way"] == 20
+    assert twenty.origins["method"]["n_way"] == "the tasks"
+    kept = told(method={"name": "maml", "n_way": 3}, sampler="random", way=20)
+    assert kept["method"]["n_way"] == 3
 
 
 def test_every_recipe_can_be_resolved() -> None:
-    registry = Registry()
     components: dict[str, Component] = {}
-    for recipe in list_recipes(registry):
+    for recipe in recipes():
         dataset = recipe.datasets[0] if recipe.datasets else "planted"
-        experiment = resolved(
-            method=recipe.spelt_method, recipe=f"{recipe.name}:{dataset}",
-            sampler={"name": "random", "n_shot": recipe.shot or 5},
-        )  # fmt: skip
+        experiment = fsf.describe(
+            method=recipe.spelt_method, recipe=f"{recipe.name}:{dataset}", sampler="random",
+            shot=recipe.shot or 5, progress=False,
+        ).experiment  # fmt: skip
         assert experiment.recipe == recipe
         for component in experiment.components():
             components[canonical([component.kind, component.to_json()])] = component
@@ -79,25 +70,24 @@ def test_every_recipe_can_be_resolved() -> None:
         component.create()
 
 
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "": {"schedule": "constant"},
+    "CosineAnnealingLR": {"schedule": "cosine"},
+    "StepLR(20, 0.5)": {"schedule": "step", "step_epochs": 20, "gamma": 0.5},
+    "StepLR(50, 0.5)": {"schedule": "step", "step_epochs": 50, "gamma": 0.5},
+    "MultiStepLR([60, 80], 0.1)": {"schedule": "multi-step", "milestones": [60, 80], "gamma": 0.1},
+    "MultiStepLR([60, 80], 0.05)": {
+        "schedule": "multi-step", "milestones": [60, 80], "gamma": 0.05,
+    },
+    "MultiStepLR([40, 50], 0.05)": {
+        "schedule": "multi-step", "milestones": [40, 50], "gamma": 0.05,
+    },
+}  # fmt: skip
+
+
 @pytest.mark.shared_data
 @pytest.mark.skipif(not TABLES.is_dir(), reason=f"the published tables are not at {TABLES}")
 def test_every_row_of_the_published_recipes_is_there() -> None:
-    spelt = {"Baseline++": "baseline-plus-plus"}
-    schedules = {
-        "": {"schedule": "constant"},
-        "CosineAnnealingLR": {"schedule": "cosine"},
-        "StepLR(20, 0.5)": {"schedule": "step", "step_epochs": 20, "gamma": 0.5},
-        "StepLR(50, 0.5)": {"schedule": "step", "step_epochs": 50, "gamma": 0.5},
-        "MultiStepLR([60, 80], 0.1)": {
-            "schedule": "multi-step", "milestones": (60, 80), "gamma": 0.1,
-        },
-        "MultiStepLR([60, 80], 0.05)": {
-            "schedule": "multi-step", "milestones": (60, 80), "gamma": 0.05,
-        },
-        "MultiStepLR([40, 50], 0.05)": {
-            "schedule": "multi-step", "milestones": (40, 50), "gamma": 0.05,
-        },
-    }  # fmt: skip
     with (TABLES / "fewstab_recipes_s2_s3_s4.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     with (TABLES / "fewstab_table_s7.csv").open(newline="") as file:
@@ -108,89 +98,86 @@ def test_every_row_of_the_published_recipes_is_there() -> None:
         }
     assert len(rows) == 54
     for row in rows:
-        method = spelt.get(row["method"], row["method"].lower())
-        shots = (1, 5) if row["mode"] == "batches" else (int(row["task_or_batch_size"][2]),)
-        for shot in shots:
-            experiment = resolved(
-                method=method, recipe=f"fewstab:{row['dataset']}",
-                sampler={"name": "random", "n_shot": shot},
+        method = row["method"].lower().replace("++", "-plus-plus")
+        batches = row["mode"] == "batches"
+        for shot in (1, 5) if batches else (int(row["task_or_batch_size"][2]),):
+            made = fsf.describe(
+                method=method, recipe=f"fewstab:{row['dataset']}", sampler="random", shot=shot,
+                progress=False,
             )  # fmt: skip
-            [stage] = experiment.stages
-            assert experiment.backbone.name == "resnet12"
-            assert experiment.settings.image_size == 84
-            assert stage.learning_rate == float(row["learning_rate"])
-            assert stage.optimizer == row["optimizer"].lower()
-            assert stage.epochs == int(row["epochs"])
-            for name, value in schedules[row["lr_scheduler"]].items():
-                assert getattr(stage, name) == value
-            if row["mode"] == "batches":
-                assert stage.batch_size == int(row["task_or_batch_size"])
-                assert stage.learns_from == "batches"
+            [stage] = made.options["training"]
+            assert made.options["backbone"]["name"] == "resnet12"
+            expected = {
+                "learning_rate": float(row["learning_rate"]),
+                "optimizer": row["optimizer"].lower(),
+                "epochs": int(row["epochs"]),
+                **SCHEDULES[row["lr_scheduler"]],
+            }
+            if batches:
+                size = int(row["task_or_batch_size"])
+                expected |= {"batch_size": size, "learns_from": "batches"}
             else:
-                assert (stage.n_way, stage.n_shot) == (5, shot)
-                assert stage.tasks_per_step == int(row["episodes_per_update"])
-                assert stage.steps * stage.tasks_per_step == int(row["episodes_per_epoch"])
-            assert experiment.recipe is not None
-            said = int(experiment.recipe.accuracy_on.split("5-way ")[1][0])
-            assert experiment.recipe.accuracy == printed[row["dataset"], row["method"], str(said)]
-            assert said == shot or row["mode"] == "batches"
+                at_once, per_epoch = row["episodes_per_update"], row["episodes_per_epoch"]
+                expected |= {"n_way": 5, "n_shot": shot, "tasks_per_step": int(at_once)}
+                expected |= {"steps": int(per_epoch) // int(at_once)}
+            assert made.options["image_size"] == 84
+            assert {name: stage[name] for name in expected} == expected
+            recipe = made.experiment.recipe
+            assert recipe is not None
+            said = int(recipe.accuracy_on.split("5-way ")[1][0])
+            assert recipe.accuracy == printed[row["dataset"], row["method"], str(said)]
+            assert said == shot or batches
 
 
 def test_what_is_given_is_stronger_than_the_recipe() -> None:
-    experiment = resolved(
-        method="anil", recipe="fewstab:mini-imagenet", image_size=32,
-        sampler={"name": "random", "n_shot": 1}, training={"epochs": 3, "learning_rate": 0.5},
+    made = fsf.describe(
+        method="anil", recipe="fewstab:mini-imagenet", image_size=32, sampler="random", shot=1,
+        training={"epochs": 3, "learning_rate": 0.5}, progress=False,
     )  # fmt: skip
-    [stage] = experiment.stages
-    assert (stage.epochs, stage.learning_rate, stage.steps) == (3, 0.5, 500)
-    assert experiment.settings.image_size == 32
-    origins = experiment.origins["training"][0]
-    assert (origins["epochs"], origins["steps"], origins["momentum"]) == (
-        "command line", "recipe fewstab", "default",
-    )  # fmt: skip
-    assert experiment.origins["backbone"]["name"] == "recipe fewstab"
+    [stage], [origins] = made.options["training"], made.origins["training"]
+    assert (stage["epochs"], stage["learning_rate"], stage["steps"]) == (3, 0.5, 500)
+    assert made.options["image_size"] == 32
+    found = (origins["epochs"], origins["steps"], origins["momentum"])
+    assert found == ("call", "recipe fewstab", "default")
+    assert made.origins["backbone"]["name"] == "recipe fewstab"
 
 
 def test_options_of_one_backbone_are_not_given_to_another() -> None:
-    plain = resolved(method="dn4")
-    assert plain.backbone.options["last_pool"] is False
-    other = resolved(method="dn4", backbone="resnet12")
-    assert other.backbone.name == "resnet12"
-    assert other.stages == plain.stages
+    plain, other = told(method="dn4"), told(method="dn4", backbone="resnet12")
+    assert plain["backbone"]["last_pool"] is False
+    assert other["backbone"]["name"] == "resnet12"
+    assert other["training"] == plain["training"]
 
 
-def test_no_recipe_leaves_the_defaults() -> None:
-    experiment = resolved(method="dn4", recipe="none")
-    assert experiment.recipe is None
-    assert experiment.stages == (Stage(),)
-    assert experiment.to_json()["recipe"] is None
-
-
-def test_stages_of_the_user_replace_those_of_the_recipe() -> None:
-    tree = {"method": Given("rfs", "x.toml"), "training": {"stages": [{"epochs": Given(1, "x")}]}}
-    experiment = resolve_experiment(Registry(), tree)
-    assert [s.epochs for s in experiment.stages] == [1]
-    assert not experiment.stages[0].distill
+def test_no_recipe_leaves_the_defaults_and_so_do_stages_of_the_user() -> None:
+    none: dict[str, Any] = {"method": "dn4", "recipe": "none"}
+    assert told(**none)["recipe"] is None
+    every = set(told(**none)["training"][0]) - {"method"}
+    assert came_from("default", **none) >= every
+    lent = {"method": "ncc", "recipe": "none", "training": {"method": "simclr"}}
+    assert came_from("default", **lent) >= every
+    listed = {"method": "ncc", "training": [{"method": "simclr", "epochs": 1}]}
+    assert came_from("default", **listed) >= every - {"epochs"}
+    [stage] = told(method="rfs", training=[{"epochs": 1}])["training"]
+    assert (stage["epochs"], stage["distill"]) == (1, False)
 
 
 def test_a_method_that_trains_for_another_one_is_trained_by_its_own_recipe() -> None:
-    own = resolved(method="simclr")
-    lent = resolved(method="finetune", training={"method": "simclr", "steps": 7})
-    [stage], [own_stage] = lent.stages, own.stages
-    assert stage.method is not None
-    assert stage.method.to_json() == own.method.to_json()
-    assert dataclasses.replace(stage, method=None, steps=own_stage.steps) == own_stage
-    assert stage.steps == 7
+    own = told(method="simclr")
+    lent = fsf.describe(method="finetune", training={"method": "simclr", "steps": 7})
+    [stage], [own_stage] = lent.options["training"], own["training"]
+    assert stage == {**own_stage, "method": own["method"], "steps": 7}
     [origins] = lent.origins["training"]
     assert origins["epochs"] == origins["method"]["head"] == "recipe quick of simclr"
-    assert origins["steps"] == origins["method"]["name"] == "command line"
+    assert origins["steps"] == origins["method"]["name"] == "call"
     assert lent.origins["method"]["steps"] == "recipe quick"
-    head = resolved(method="ncc", training={"method": {"name": "simclr", "head": "linear"}})
-    assert head.stages[0].method is not None
-    assert head.stages[0].method.options["head"] == "linear"
-    nested = resolved(method="ncc", training={"method": "bf3s:dn4"}).stages[0].method
-    assert nested is not None
-    assert nested.called == "bf3s:dn4"  # the recipe has another one within it
+    [head] = told(method="ncc", training={"method": {"name": "simclr", "head": "linear"}})[
+        "training"
+    ]
+    assert head["method"]["head"] == "linear"
+    # The recipe has another method within the one that trains.
+    [nested] = told(method="ncc", training={"method": "bf3s:dn4"})["training"]
+    assert (nested["method"]["name"], nested["method"]["base"]["name"]) == ("bf3s", "dn4")
 
 
 @pytest.mark.parametrize(
@@ -210,24 +197,22 @@ def test_a_method_that_trains_for_another_one_is_trained_by_its_own_recipe() -> 
 def test_the_stages_of_another_method_are_those_that_train_its_backbone(
     method: str, trainer: str, expected: list[tuple[str | None, int, str]]
 ) -> None:
-    experiment = resolved(method=method, training={"method": trainer})
+    made = fsf.describe(method=method, training={"method": trainer}, progress=False)
     found = [
-        (stage.method.name if stage.method else None, stage.epochs, origins["epochs"])
-        for stage, origins in zip(experiment.stages, experiment.origins["training"], strict=True)
+        (stage["method"] and stage["method"]["name"], stage["epochs"], origins["epochs"])
+        for stage, origins in zip(made.options["training"], made.origins["training"], strict=True)
     ]
     assert found == expected
 
 
 def test_a_named_recipe_may_be_that_of_the_method_that_trains() -> None:
     training = {"method": "simclr"}
-    experiment = resolved(method="ncc", recipe="metacoco:MetaCoCo", training=training)
-    assert (experiment.backbone.name, experiment.settings.image_size) == ("resnet50", 84)
-    assert experiment.to_json()["recipe"] == "metacoco:MetaCoCo"
-    assert experiment.stages[0].learning_rate == 0.3
+    found = told(method="ncc", recipe="metacoco:MetaCoCo", training=training)
+    assert (found["backbone"]["name"], found["image_size"]) == ("resnet50", 84)
+    assert found["recipe"] == "metacoco:MetaCoCo"
+    assert found["training"][0]["learning_rate"] == 0.3
     with pytest.raises(OptionError, match="ncc has no recipe 'fewstab'; it has quick"):
-        resolved(method="ncc", recipe="fewstab:miniImageNet", training=training)
-    none = resolved(method="ncc", recipe="none", training=training)
-    assert dataclasses.replace(none.stages[0], method=None) == Stage()
+        told(method="ncc", recipe="fewstab:miniImageNet", training=training)
 
 
 @pytest.mark.parametrize(
@@ -235,75 +220,31 @@ def test_a_named_recipe_may_be_that_of_the_method_that_trains() -> None:
     [
         ({}, "recipe quick (ours, for the embedded data set); expected 96.5 % on random"),
         ({"method": "baseline"}, "recipe quick (ours, for the embedded data set); expected 96.5 %"),
-        (
-            {"method": "simclr"},
-            "recipe quick of simclr (ours, for the embedded data set); the expected accuracy of "
-            "ncc is not known",
-        ),
-        (
-            {"method": "logistic"},  # which lends no recipe
-            "recipe quick (ours, for the embedded data set); the expected accuracy is not known",
-        ),
+        ({"method": "simclr"}, "recipe quick of simclr (ours, for the embedded data set); the exp"),
+        # This method lends no recipe.
+        ({"method": "logistic"}, "recipe quick (ours, for the embedded data set); the expected ac"),
     ],
 )
 def test_a_run_says_whose_recipe_it_is_and_what_to_expect(
     training: dict[str, Any], expected: str
 ) -> None:
-    experiment = resolved(method="ncc", **({"training": training} if training else {}))
+    given = {"training": training} if training else {}
+    experiment = fsf.describe(method="ncc", progress=False, **given).experiment
     assert experiment.recipe_described((5, 5)).startswith(expected)
-
-
-def test_stages_of_the_user_are_complete() -> None:
-    stage = {"method": Given("simclr", "x.toml"), "epochs": Given(1, "x.toml")}
-    tree = {"method": Given("ncc", "x.toml"), "training": {"stages": [stage]}}
-    [found] = resolve_experiment(Registry(), tree).stages
-    assert dataclasses.replace(found, method=None) == Stage(epochs=1)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"recipe": "fewstap", "method": "anil"}, r"anil has no recipe 'fewstap' \(did you mean"),
-        (
-            {"recipe": "fewstab", "method": "anil"},
-            "recipe fewstab of anil is not for planted 5-shot, but for: miniImageNet 1-shot",
-        ),
-        (
-            {"recipe": "fewstab:miniImageNet", "method": "anil", "sampler": {"n_shot": 3}},
-            "is not for miniImageNet 3-shot",
-        ),
-        ({"method": "ncc", "training": {"stages": 3}}, "must be a list of tables"),
+        ({"recipe": "fewstap"}, r"anil has no recipe 'fewstap' \(did you mean"),
+        ({"recipe": "fewstab"}, "fewstab of anil is not for planted 5-shot, .*: miniImageNet 1-sh"),
+        ({"recipe": "fewstab:miniImageNet", "shot": 3}, "is not for miniImageNet 3-shot"),
+        ({"training": {"stages": 3}}, "must be a list of tables"),
     ],
 )
 def test_unknown_recipes_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        resolved(**options)
-
-
-def test_a_method_made_for_a_number_of_ways_is_made_for_that_of_the_tasks() -> None:
-    twenty = resolved(method="maml", sampler={"name": "random", "n_way": 20})
-    assert twenty.method.options["n_way"] == 20
-    assert twenty.origins["method"]["n_way"] == "the tasks"
-    kept = resolved(method={"name": "maml", "n_way": 3}, sampler={"name": "random", "n_way": 20})
-    assert kept.method.options["n_way"] == 3
-
-
-def test_recipes_of_an_outside_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "recipes.toml"
-    file.write_text(
-        '[[recipe]]\nname = "long"\nmethod = "protonet"\ndatasets = ["My-Birds"]\nshot = 1\n'
-        'source = "us"\naccuracy = 50\naccuracy_on = "birds"\nverified = 2026-01-02\n'
-        "[recipe.set.training]\nepochs = 7\n"
-    )
-    monkeypatch.setattr(recipes, "_file_of", lambda plugin: file)
-    registry = Registry()
-    plugin = registry.find("method", "protonet")
-    found = find_recipe(registry, plugin, "long", "mybirds", 1)
-    assert found is not None
-    assert found.options == {"training": {"epochs": 7}}
-    assert found.verified == datetime.date(2026, 1, 2)
-    assert found.described() == "recipe long (us); expected 50.0 % on birds, verified 2026-01-02"
-    assert find_recipe(registry, plugin, "other", "mybirds", 1) is None
+        told(method="anil", **options)
 
 
 FOR_SEVERAL = """
@@ -313,13 +254,13 @@ steps = 50
 
 [[recipe]]
 name = "table"
-method = ["ft:relationnet", "ft:gnn"]
+method = ["outer:relationnet", "outer:gnn"]
 source = "a table"
 accuracy_on = "random tasks"
 expected = [
-  {method = "ft:gnn", backbone = "resnet10", way = 5, shot = 1, accuracy = 47.3},
-  {method = "ft:gnn", backbone = "resnet10", way = 5, shot = 5, accuracy = 65.9},
-  {method = "ft:relationnet", backbone = "resnet10", way = 5, shot = 1, accuracy = 45.37},
+  {method = "outer:gnn", backbone = "resnet10", way = 5, shot = 1, accuracy = 47.3},
+  {method = "outer:gnn", backbone = "resnet10", way = 5, shot = 5, accuracy = 65.9},
+  {method = "outer:relationnet", backbone = "resnet10", way = 5, shot = 1, accuracy = 45.37},
 ]
 [recipe.set]
 backbone.name = "resnet10"
@@ -335,63 +276,86 @@ epochs = 3
 last_pool = false
 """
 
+Write = Callable[[str], None]
+
 
 @pytest.fixture
-def for_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "recipes.toml").write_text(FOR_SEVERAL)
-    monkeypatch.setattr(recipes, "_file_of", lambda plugin: tmp_path / "recipes.toml")
+def outside(tmp_path: Path, distribution: Callable[..., None]) -> Write:
+    """Install a package with the method ``outer``, which wraps another, and its recipes."""
+    distribution("outside", {"fsframework.methods": {"outer": "outside:Outer"}})
+    folder = tmp_path / "site" / "outside"
+    folder.mkdir()
+    source = "from fsf_methods.cross_domain import FT as Outer\n"
+    (folder / "__init__.py").write_text(source)
+    return lambda text: [(folder / "recipes.toml").write_text(text)].clear()
 
 
-@pytest.mark.usefixtures("for_several")
-def test_a_recipe_may_be_for_several_methods_and_name_what_its_stages_share() -> None:
-    relationnet, gnn = list_recipes(Registry())
-    assert (relationnet.spelt_method, gnn.spelt_method) == ("ft:relationnet", "ft:gnn")
+def test_recipes_of_an_outside_package(outside: Write) -> None:
+    outside(
+        '[[recipe]]\nname = "long"\nmethod = "outer"\ndatasets = ["My-Birds"]\nshot = 1\n'
+        'source = "us"\naccuracy = 50\naccuracy_on = "birds"\nverified = 2026-01-02\n'
+        "[recipe.set.training]\nepochs = 7\n"
+    )
+    [found] = recipes("outer")
+    assert found.verified == datetime.date(2026, 1, 2)
+    assert found.described() == "recipe long (us); expected 50.0 % on birds, verified 2026-01-02"
+    base = {"name": "outer", "base": "relationnet"}
+    [stage] = told(method=base, recipe="long:mybirds", sampler="random", shot=1)["training"]
+    assert stage["epochs"] == 7
+    with pytest.raises(OptionError, match="outer has no recipe 'other'; it has long"):
+        recipes("outer", "other")
+
+
+def test_a_recipe_may_be_for_several_methods_and_name_what_its_stages_share(outside: Write) -> None:
+    outside(FOR_SEVERAL)
+    gnn, relationnet = recipes("outer")
+    assert (relationnet.spelt_method, gnn.spelt_method) == ("outer:relationnet", "outer:gnn")
     assert (relationnet.accuracies, gnn.accuracies) == ((45.37,), (47.3, 65.9))
     for base, recipe in (("relationnet", relationnet), ("gnn", gnn)):
-        for method in (f"ft:{base}", {"name": "ft", "base": {"name": base}}):
-            experiment = resolved(method=method, recipe="table")
-            assert experiment.recipe == recipe
-            assert experiment.method.options["base"].name == base
-            shown = [(s.epochs, s.steps, s.validation_tasks) for s in experiment.stages]
+        for method in (f"outer:{base}", {"name": "outer", "base": {"name": base}}):
+            made = fsf.describe(method=method, recipe="table", progress=False)
+            assert made.experiment.recipe == recipe
+            assert made.options["method"]["base"]["name"] == base
+            stages = made.options["training"]
+            shown = [(s["epochs"], s["steps"], s["validation_tasks"]) for s in stages]
             assert shown == [(100, 50, 7), (3, 50, 7)]
-    with pytest.raises(OptionError) as caught:
-        resolved(method="ft:tpn", recipe="table")
-    assert str(caught.value).startswith(
-        "recipe table of ft:tpn is not for planted 5-shot, but for: ft:relationnet on any data "
-        "set; ft:gnn on any data set. If your data set is one of them by another name, give "
-    )
+    with pytest.raises(OptionError, match="table of outer:tpn is not .* outer:relationnet on any"):
+        told(method="outer:tpn", recipe="table")
 
 
-@pytest.mark.usefixtures("for_several")
-def test_a_recipe_has_options_of_each_backbone() -> None:
-    asked: dict[str, Any] = {"method": "ft:gnn", "recipe": "table"}
-    assert resolved(**asked).backbone.options["stem"] == "3x3"
-    assert resolved(**asked, backbone="resnet10").backbone.options["stem"] == "3x3"
-    other = resolved(**asked, backbone="conv64f").backbone
-    assert (other.options["last_pool"], other.origins["last_pool"]) == (False, "recipe table")
-    strong = resolved(**asked, backbone={"name": "conv64f", "last_pool": True}).backbone
-    assert strong.options["last_pool"] is True
-    assert resolved(**asked, backbone="resnet12").backbone.origins["last_pool"] == "default"
+def test_a_recipe_has_options_of_each_backbone(outside: Write) -> None:
+    outside(FOR_SEVERAL)
+
+    def backbone(**given: Any) -> tuple[dict[str, Any], Any]:
+        made = fsf.describe(method="outer:gnn", recipe="table", progress=False, **given)
+        return dict(made.options["backbone"]), made.origins["backbone"]
+
+    assert backbone()[0]["stem"] == backbone(backbone="resnet10")[0]["stem"] == "3x3"
+    other, origins = backbone(backbone="conv64f")
+    assert (other["last_pool"], origins["last_pool"]) == (False, "recipe table")
+    assert backbone(backbone={"name": "conv64f", "last_pool": True})[0]["last_pool"] is True
+    assert backbone(backbone="resnet12")[1]["last_pool"] == "default"
 
 
-@pytest.mark.usefixtures("for_several")
-def test_the_expected_accuracy_is_that_of_the_backbone_and_the_tasks() -> None:
-    _, gnn = list_recipes(Registry())
-    assert gnn.described() == (
-        "recipe table (a table); expected 47.3 to 65.9 % on random tasks, not verified"
-    )
-    assert gnn.described("birds", "resnet10", (5, 5)) == (
-        "recipe table (a table); expected 65.9 % on random tasks, 5-way 5-shot with resnet10, not "
-        "verified"
-    )
-    unknown = "recipe table (a table); the expected accuracy is not known"
-    assert gnn.described("birds", "resnet10", (10, 5)) == unknown
-    assert gnn.described("birds", "conv64f", (5, 5)) == unknown
+def test_the_expected_accuracy_is_that_of_the_backbone_and_the_tasks(outside: Write) -> None:
+    outside(FOR_SEVERAL)
+    gnn, _ = recipes("outer")
+    assert "expected 47.3 to 65.9 % on random tasks, not verified" in gnn.described()
+    exact = "expected 65.9 % on random tasks, 5-way 5-shot with resnet10, not verified"
+    assert exact in gnn.described("birds", "resnet10", (5, 5))
+    for backbone, way in (("resnet10", 10), ("conv64f", 5)):
+        assert gnn.described("birds", backbone, (way, 5)).endswith("accuracy is not known")
+
+
+def test_the_accuracy_of_a_quick_recipe_is_known_for_the_embedded_data_alone() -> None:
+    quick = Recipe("quick", "b", "c", {}, accuracy=50.0, accuracy_on="d")
+    assert quick.described("planted") == "recipe quick (c); expected 50.0 % on d, not verified"
+    assert quick.described("birds") == "recipe quick (c); the expected accuracy is not known"
 
 
 def test_the_value_of_an_argument_that_is_left_out_is_its_default() -> None:
     for method, name in (("cdkt", "cdkt:ml"), ("cdkt:pl", "cdkt:pl")):
-        found = resolved(method=method, recipe="metacoco:MetaCoCo").recipe
+        found = fsf.describe(method=method, recipe="metacoco:MetaCoCo").experiment.recipe
         assert found is not None
         assert found.spelt_method == name
 
@@ -408,49 +372,32 @@ def test_the_value_of_an_argument_that_is_left_out_is_its_default() -> None:
             "recipe 1: like = 'short' is not among \\[training.NAME\\]: long",
         ),
         (
-            FOR_SEVERAL.replace('method = "ft:gnn", b', 'method = "ft:tpn", b'),
-            "recipe 1, expected: 'ft:tpn' is not among its methods",
+            FOR_SEVERAL.replace('method = "outer:gnn", b', 'method = "outer:tpn", b'),
+            "recipe 1, expected: 'outer:tpn' is not among its methods",
         ),
         (FOR_SEVERAL.replace("way = 5, ", ""), r"`way`.*expected\[0\]"),
         (FOR_SEVERAL.replace("way = 5", "way = 5.5"), r"expected\[0\].way"),
         ("[[recipe\n", "cannot be read as recipes"),
     ],
 )
-def test_damaged_files_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
-) -> None:
-    (tmp_path / "recipes.toml").write_text(text)
-    monkeypatch.setattr(recipes, "_file_of", lambda plugin: tmp_path / "recipes.toml")
+def test_damaged_files_are_named(outside: Write, text: str, message: str) -> None:
+    outside(text)
     with pytest.raises(PluginError, match=message):
-        list_recipes(Registry())
+        recipes()
 
 
-def test_a_run_can_take_the_model_of_another(tmp_path: Path) -> None:
-    small = {"name": "planted", "size": 32, "n_per_class": 40}
+def test_a_run_can_take_the_model_of_another(capsys: pytest.CaptureFixture[str]) -> None:
+    given: dict[str, Any] = {
+        "dataset": {"name": "planted", "size": 32, "n_per_class": 40}, "sampler": "random",
+        "shot": 1, "queries": 5,
+    }  # fmt: skip
     short = {"epochs": 1, "steps": 2, "validation_tasks": 5}
-    sampler = {"name": "random", "n_shot": 1, "n_query": 5}
-    workspace, registry = Workspace(tmp_path / "runs", tmp_path / "cache"), Registry()
-    session = Session(registry, workspace, Counting())
-    first = run_experiment(
-        resolved(
-            method={"name": "renet", "temperature": 0.3}, dataset=small, sampler=sampler,
-            tasks=20, training=short,
-        ),
-        session,
-    )  # fmt: skip
-    experiment = resolved(model=str(first.folder), dataset=small, sampler=sampler, tasks=30)
-    assert experiment.method.options["temperature"] == 0.3
-    reporter = Counting()
-    second = run_experiment(experiment, Session(registry, workspace, reporter))
-    assert "training" not in reporter.units
+    method = {"name": "renet", "temperature": 0.3}
+    first = fsf.run(method=method, tasks=20, training=short, **given)
+    assert "training" in capsys.readouterr().err
+    second = fsf.run(model=first.folder, tasks=30, **given)
+    assert second.options[0]["method"]["temperature"] == 0.3
+    assert "training" not in capsys.readouterr().err
     assert second.record.arms["random"].n_tasks == 30
     with pytest.raises(OptionError, match="sets the method; leave out method"):
-        resolved(model=str(first.folder), method="protonet")
-
-
-def test_described_says_when_nothing_is_known() -> None:
-    recipe = Recipe("a", "b", "c", {}, accuracy=50.0, accuracy_on="d")
-    assert recipe.described() == "recipe a (c); expected 50.0 % on d, not verified"
-    quick = dataclasses.replace(recipe, name="quick")
-    assert quick.described("planted") == "recipe quick (c); expected 50.0 % on d, not verified"
-    assert quick.described("birds") == "recipe quick (c); the expected accuracy is not known"
+        fsf.describe(model=first.folder, method="protonet")

@@ -11,7 +11,7 @@ from fsframework.cli.options import (
     CONFIGURATION,
     check_output,
     command,
-    description_of,
+    experiment_of,
     shared,
 )
 
@@ -50,11 +50,11 @@ def pretrain(context: click.Context, /, output: Path, force: bool, as_json: bool
       fsf run --method ncc --init-from backbone.safetensors --recipe none \
         -o training.epochs=0 --dataset folder:./labelled
     """
-    from fsf_self_supervised.pretraining.pretraining import pretrain_described
+    from fsf_self_supervised.pretraining.pretraining import pretrain_experiment
     from fsframework.cli import render
 
     check_output(output, ".safetensors", force=force)
-    made = pretrain_described(description_of(context), output)
+    made = pretrain_experiment(*experiment_of(context), output)
     losses = [row.loss for row in made.history]
     if as_json:
         render.print_json(

@@ -10,12 +10,11 @@ from typing import Any
 import msgspec
 
 import fsframework
-from fsframework.api.experiments import Description, described, tree_of_call
-from fsframework.api.files import save_tensors
-from fsframework.api.session import open_session
-from fsframework.api.training import Epoch, train_described
+from fsframework.api.experiments import Experiment, resolved, tree_of_call
+from fsframework.api.session import Session, open_session
+from fsframework.api.training import Epoch, save_tensors, train_experiment
 
-__all__ = ["Pretrained", "pretrain", "pretrain_described"]
+__all__ = ["Pretrained", "pretrain", "pretrain_experiment"]
 
 
 @dataclass(frozen=True)
@@ -83,12 +82,14 @@ def pretrain(
     512
     """
     session = open_session(cache_dir=cache_dir, plugins=plugins, progress=progress)
-    return pretrain_described(described(tree_of_call(arguments, config), session), Path(output))
+    return pretrain_experiment(
+        resolved(tree_of_call(arguments, config), session), session, Path(output)
+    )
 
 
-def pretrain_described(description: Description, output: Path) -> Pretrained:
-    """Train what a description says."""
-    made = train_described(description)
+def pretrain_experiment(experiment: Experiment, session: Session, output: Path) -> Pretrained:
+    """Train the model of an experiment."""
+    made = train_experiment(experiment, session)
     trained = made.trained
     weights = {f"backbone.{k}": v for k, v in made.model.extractor.state_dict().items()}
     options = {role: made.options[role] for role in ("method", "backbone", "dataset", "training")}

@@ -33,7 +33,6 @@ def curve(run: str, tensorboard_dir: Path | None, runs_dir: Path, as_json: bool)
       fsf runs curve renet-planted --tensorboard-dir ./events
     """
     import fsframework as fsf
-    from fsframework.api.files import write_tensorboard
     from fsframework.cli import render
 
     opened = fsf.load_run(run, runs_dir)
@@ -41,6 +40,8 @@ def curve(run: str, tensorboard_dir: Path | None, runs_dir: Path, as_json: bool)
     if not history:
         raise RecordError(f"{opened.folder}: nothing was trained in this run, or not yet")
     if tensorboard_dir is not None:
+        from fsframework.api.training import write_tensorboard
+
         write_tensorboard(tensorboard_dir, history)
     if as_json:
         render.print_json([vars(row) for row in history])

@@ -1,4 +1,4 @@
-"""The words in the images of a described experiment, detected by this process or by workers."""
+"""The words in the images of an experiment, detected by this process or by workers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fsframework.api.experiments import Description, described
+from fsframework.api.data import images_with_class_words, without_dropped_words
+from fsframework.api.experiments import Experiment, resolved
+from fsframework.api.launchers import Do, Sharing
 from fsframework.api.opened import detection
 from fsframework.api.session import Session
-from fsframework.api.sharing import Do, Sharing
-from fsframework.api.words import images_with_class_words, without_dropped_words
 from fsframework.values import AttributeTable
 
 __all__ = ["Extracted", "detecting", "extract_words"]
@@ -38,11 +38,15 @@ class Extracted:
 
 def detecting(tree: Mapping[str, Any], session: Session, options: Mapping[str, Any]) -> Do:
     """Return what a worker does that detects words; ``options`` has the ``batch_size``."""
-    return detection(described(tree, session), batch_size=options["batch_size"]).answer
+    return detection(resolved(tree, session), session, batch_size=options["batch_size"]).answer
 
 
 def extract_words(
-    description: Description, *, batch_size: int = 0, sharing: Sharing | None = None
+    experiment: Experiment,
+    session: Session,
+    *,
+    batch_size: int = 0,
+    sharing: Sharing | None = None,
 ) -> Extracted:
     """Detect the words in a split's images, reusing earlier answers, and drop the unwanted ones.
 
@@ -54,12 +58,12 @@ def extract_words(
         OptionError: no detector is given.
         FsfError: the detector cannot be prepared, or its answer is malformed.
     """
-    found = detection(description, batch_size=batch_size)
+    found = detection(experiment, session, batch_size=batch_size)
     todo = found.missing()
     if sharing is not None:
         sharing.compute("detection", found.identity, todo, found.batch_size)
     table = found.table()
-    words = description.experiment.settings.words
+    words = experiment.settings.words
     pool = found.dataset.pool(found.split)
     pool = dataclasses.replace(pool, attributes=table.aligned(pool.keys))
     named = int(images_with_class_words(pool).sum())

@@ -14,11 +14,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from fsf_tools.attributes._drawing import COLOURS, FAINT, INK, LINE, PAPER, Font, cut_to, draw_chip
-from fsframework.api.files import atomic_write
-from fsframework.api.words import names_class
+from fsframework.api.data import names_class
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.interfaces.dataset import Dataset
-from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray
+from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray, atomic_write
 
 __all__ = ["AttributePage", "PageChoice", "attribute_page"]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fsf_tools.attributes._blocks import even_blocks
-from fsframework.api.words import images_with_class_words
+from fsframework.api.data import images_with_class_words
 from fsframework.errors import DataError, OptionError
 from fsframework.values import AttributeTable, ImagePool, IntArray
 

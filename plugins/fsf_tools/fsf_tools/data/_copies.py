@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from fsframework.api.catalogue import ADDED_VERSION, Added, added_folder, read_added
-from fsframework.api.files import atomic_write, locked
+from fsframework.api.components import ADDED_VERSION, Added, added_folder, read_added
 from fsframework.errors import DataError
+from fsframework.values import atomic_write, locked
 
 __all__ = ["changed_list", "copies_folder", "replaced_files"]
 

@@ -12,7 +12,7 @@ from fsframework.cli.options import command, dataset_names, key_values, shared
 
 if TYPE_CHECKING:
     from fsf_tools.data.adding import AddedDataset
-    from fsframework.api.catalogue import SplitCounts
+    from fsframework.api.data import SplitCounts
 
 __all__ = ["add"]
 

@@ -12,14 +12,8 @@ from typing import Any
 from fsf_tools.data._copies import changed_list, copies_folder, replaced_files
 from fsf_tools.data.catalogue import about_json, datasets
 from fsf_tools.data.declarations import content_of, declared_name, reader_of
-from fsframework.api.catalogue import (
-    Added,
-    SplitCounts,
-    data_problems,
-    read_added,
-    split_counts,
-)
-from fsframework.api.components import Component, component
+from fsframework.api.components import Added, Component, component, read_added
+from fsframework.api.data import SplitCounts, data_problems, split_counts
 from fsframework.api.session import Session, open_session
 from fsframework.errors import OptionError, close_matches
 from fsframework.interfaces import About, Dataset

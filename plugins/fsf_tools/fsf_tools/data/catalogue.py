@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fsframework.api.catalogue import Added, read_added
+from fsframework.api.components import Added, read_added
 from fsframework.api.plugins import Plugin
 from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError, FsfWarning, PluginError

@@ -51,19 +51,19 @@ def check(
     """
     import fsframework as fsf
     from fsf_tools.data.checking import check_dataset, check_words
-    from fsframework.api.experiments import described
+    from fsframework.api.experiments import resolved
     from fsframework.cli import render
 
     session = session_of(context)
     tree = tree_of(context)
-    description = described(tree, session)
-    dataset = description.dataset()
+    experiment = resolved(tree, session)
+    dataset = experiment.dataset.create()
     if skip_images:
         report = check_dataset(dataset)
     else:
         with session.reporter.stage("opening images", len(dataset.keys)) as advance:
             report = check_dataset(dataset, advance)
-    source, words = description.options["attributes"], None
+    source, words = experiment.options["attributes"], None
     if source is not None and not str(source).startswith("column:"):
         words = check_words(dataset, fsf.attributes(str(source)))
     needed: dict[str, Any] = {}
@@ -113,7 +113,7 @@ _SIMPLER: tuple[Mapping[str, Any], ...] = tuple(
 
 def _advice(tree: Mapping[str, Any], session: Session, needed: Mapping[str, Any]) -> _Advice:
     """Return the first arguments that work, and why the usual ones do not."""
-    from fsframework.api.experiments import described
+    from fsframework.api.experiments import Description, resolved
 
     first = ""
     for simpler in _SIMPLER:
@@ -121,7 +121,7 @@ def _advice(tree: Mapping[str, Any], session: Session, needed: Mapping[str, Any]
         if _UNTRAINED in arguments:
             arguments["training"] = {"epochs": arguments.pop(_UNTRAINED)}
         try:
-            notes = described(tree, session, **arguments).check()
+            notes = Description(resolved(tree, session, **arguments), session).check()
         except FsfError as error:
             first = first or str(error)
         else:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.api.catalogue import data_problems
+from fsframework.api.data import data_problems
 from fsframework.errors import DataError
 from fsframework.interfaces import Dataset
 from fsframework.values import AttributeTable, ImagePool

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.api.experiments import described, tree_of_call
+from fsframework.api.experiments import resolved, tree_of_call
+from fsframework.api.launchers import Do, sharing_of
 from fsframework.api.session import Session, open_session
-from fsframework.api.sharing import Do, sharing_of
 from fsframework.api.stores import feature_store
 from fsframework.errors import FsfError, argument
 
@@ -77,12 +77,12 @@ def embed_described(
         plugins: the files of the session's plugins, for the workers of a launcher.
     """
     sharing, tree = sharing_of(_embedding, tree, session, plugins)
-    features = feature_store(described(tree, session))
+    features = feature_store(resolved(tree, session), session)
     reporter = session.reporter
     missing = features.missing(reporter)
     if missing.size and sharing is not None:
-        task = replace(sharing.task, options={"key": features.key})
-        replace(sharing, task=task).compute("features", features.key, missing, features.block)
+        sharing = replace(sharing, options={"key": features.key})
+        sharing.compute("features", features.key, missing, features.block)
     features.built(np.arange(features.shape[0]), reporter)
     size = math.prod(features.shape) * np.dtype(np.float32).itemsize
     return EmbeddedImages(features.path, features.shape, int(missing.size), size)
@@ -94,7 +94,7 @@ def _embedding(tree: Mapping[str, Any], session: Session, options: Mapping[str, 
     Raises:
         FsfError: its features would be others.
     """
-    features = feature_store(described(tree, session))
+    features = feature_store(resolved(tree, session), session)
     if features.key != options["key"]:
         raise FsfError(
             "this worker would compute other features than the command that started it, as on "

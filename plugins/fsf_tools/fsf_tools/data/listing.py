@@ -13,7 +13,7 @@ from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
     from fsf_tools.data.catalogue import DatasetRow
-    from fsframework.api.catalogue import Added
+    from fsframework.api.components import Added
     from fsframework.interfaces import About
 
 __all__ = ["list_data", "show"]

@@ -30,7 +30,7 @@ def agree(first: Path, second: Path, as_json: bool) -> None:
     """
     from fsf_tools.attributes.agreement import agreement
     from fsf_tools.attributes.cli._views import print_agreement
-    from fsframework.api.words import attributes
+    from fsframework.api.data import attributes
     from fsframework.cli import render
 
     found = agreement(attributes(first), attributes(second))

@@ -65,21 +65,21 @@ def extract(
     skipped, and the exit code is 1. The workers of --launcher divide the images.
     """
     from fsf_tools.attributes.extraction import detecting, extract_words
-    from fsframework.api.experiments import described
-    from fsframework.api.sharing import sharing_of
+    from fsframework.api.experiments import resolved
+    from fsframework.api.launchers import sharing_of
 
     check_output(output, ".parquet", force=force)
     session, plugins = session_of(context), context.params["plugin_files"]
     sharing, tree = sharing_of(
         detecting, tree_of(context), session, plugins, batch_size=batch_size or 0
     )
-    description = described(tree, session)
-    extracted = extract_words(description, batch_size=batch_size or 0, sharing=sharing)
+    experiment = resolved(tree, session)
+    extracted = extract_words(experiment, session, batch_size=batch_size or 0, sharing=sharing)
     extracted.table.save(output)
     if as_json:
         _print_json(output, extracted)
     else:
-        _print_extracted(output, extracted, dropped=description.options["drop_class_words"])
+        _print_extracted(output, extracted, dropped=experiment.options["drop_class_words"])
     if extracted.failed:
         context.exit(1)
 

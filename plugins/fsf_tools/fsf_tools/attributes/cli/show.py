@@ -12,7 +12,7 @@ from fsframework.cli.options import (
     WORDS,
     check_output,
     command,
-    description_of,
+    experiment_of,
     shared,
 )
 
@@ -58,9 +58,9 @@ def show(
     from fsframework.api.opened import open_images
 
     check_output(output, ".html", ".png", force=force)
-    description = description_of(context)
-    choice = PageChoice(n, class_name, word, description.options["task_seed"])
-    images = open_images(description)
+    experiment, session = experiment_of(context)
+    choice = PageChoice(n, class_name, word, experiment.options["task_seed"])
+    images = open_images(experiment, session)
     assert images.pool.attributes is not None
     page = attribute_page(images.dataset, images.split, images.pool.attributes, output, choice)
     click.echo(f"{output}: {page.shown:,} of {page.matching:,} images")

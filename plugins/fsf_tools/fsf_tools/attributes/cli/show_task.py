@@ -12,7 +12,7 @@ from fsframework.cli.options import (
     WORDS,
     check_output,
     command,
-    description_of,
+    experiment_of,
     shared,
 )
 
@@ -75,24 +75,24 @@ def show_task(  # noqa: PLR0913 - a parameter per option
       fsf tasks show --sampler fewstab --arm random --json
     """
     from fsf_tools.attributes.task_pictures import task_picture
-    from fsframework.api.files import atomic_write
     from fsframework.api.opened import draw_tasks, open_tasks
     from fsframework.cli import render
     from fsframework.errors import OptionError, argument
+    from fsframework.values import atomic_write
 
     path = output or Path(f"task-{number}.png")
     if not as_json:
         check_output(path, ".png", force=force)
-    description = description_of(context)
+    experiment, session = experiment_of(context)
     if file is None:
         # If tasks of a sampler depend on each other, draw as many as a run does.
-        count = number + 1 if description.sampler.independent else None
-        arms, images = draw_tasks(description, tasks=count)
+        count = number + 1 if experiment.sampler.create().independent else None
+        arms, images = draw_tasks(experiment, session, tasks=count)
         tasks = arms.of(arm)
     else:
         if arm is not None:
             raise OptionError(f"{argument('arm', arm)} applies to drawn tasks; a file has one arm")
-        tasks, images = open_tasks(description, file)
+        tasks, images = open_tasks(experiment, session, file)
     if number >= len(tasks):
         raise OptionError(f"--task must be from 0 to {len(tasks) - 1}, not {number}")
     one = tasks[number : number + 1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fsframework.cli.options import CONFIGURATION, WORDS, command, description_of, shared
+from fsframework.cli.options import CONFIGURATION, WORDS, command, experiment_of, shared
 
 __all__ = ["stats"]
 
@@ -45,10 +45,10 @@ def stats(
     from fsframework.api.opened import open_images
     from fsframework.cli import render
 
-    description = description_of(context)
-    sampler = description.sampler
+    experiment, session = experiment_of(context)
+    sampler = experiment.sampler.create()
     found = attribute_statistics(
-        open_images(description).pool,
+        open_images(experiment, session).pool,
         n_way=sampler.n_way,
         n_shot=sampler.n_shot,
         n_query=sampler.n_query,

@@ -1,0 +1,199 @@
+"""The transductive methods: GNN, SIB, TPN and PUTM."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fsf_methods.adaptation import PUTM
+from fsf_methods.transductive import GNN, SIB, TPN
+from fsframework.interfaces import Batch, OptionError
+from plugins.fsf_methods.tests.toys import built, episode
+
+
+def gnn(**options: Any) -> GNN:
+    return built(GNN, 6, n_way=3, nf=8, **options)
+
+
+class Plain(nn.Module):
+    """The network with PyTorch's BatchNorm, on one graph after the other, all pairs written out."""
+
+    def __init__(self, method: GNN) -> None:
+        super().__init__()
+        self.method = method
+
+    def edges(self, number: int, x: Tensor) -> Tensor:
+        edges: Any = self.method.edges[number]
+        y = (x[:, :, None] - x[:, None]).abs().flatten(0, 2)
+        for layer, norm in zip(edges.layers, edges.norms, strict=True):
+            y = functional.leaky_relu(self.normed(norm, layer(y)), 0.01)
+        logits = edges.last(y).reshape(len(x), x.shape[1], x.shape[1])
+        return (logits - 1e8 * torch.eye(x.shape[1])).softmax(dim=2)
+
+    def normed(self, norm: Any, y: Tensor) -> Tensor:
+        return functional.batch_norm(
+            y, norm.running_mean, norm.running_var, norm.weight, norm.bias, self.training
+        )
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        way, shot = support.shape[:2]
+        labels = torch.eye(way).repeat_interleave(shot, dim=0)
+        nodes = torch.cat([support.flatten(0, 1), labels], dim=1)
+        last = torch.cat([query, torch.full((len(query), way), 1 / way)], dim=1)
+        x = torch.cat([nodes.expand(len(query), -1, -1), last[:, None]], dim=1)
+        for number in range(2):
+            weights = self.edges(number, x)
+            y = self.method.layers[number](torch.cat([x, weights @ x], dim=2))
+            y = self.normed(self.method.norms[number], y.flatten(0, 1)).reshape(y.shape)
+            x = torch.cat([x, functional.leaky_relu(y, 0.01)], dim=2)
+        found: Tensor = self.method.last(torch.cat([x, self.edges(2, x) @ x], dim=2)[:, -1])
+        return found
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_pairs_counted_twice_give_what_all_pairs_give(training: bool) -> None:
+    method, other = gnn(), gnn()
+    batch = episode(6, tasks=1, n=4)
+    expected = Plain(other).train(training)(batch.support[0], batch.query[0])
+    found = method.train(training).scores(batch.support, batch.query)[0]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    # And the running statistics after the call.
+    statistics = list(method.buffers())
+    torch.testing.assert_close(statistics, list(other.buffers()), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("most", [1, 1500, 9000])
+@pytest.mark.parametrize("options", [{}, {"statistics": "batch"}])
+def test_evaluation_in_blocks_changes_nothing(
+    options: Any, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, batch = gnn(**options), episode(6, tasks=3)
+    whole = method.scores(batch.support, batch.query)
+    place = "fsf_methods.transductive._gnn._NUMBERS_AT_ONCE"
+    monkeypatch.setattr(place, {"cpu": most, "cuda": most})
+    found = method.scores(batch.support, batch.query)
+    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-6)
+
+
+def test_in_training_one_query_of_every_class_shares_a_graph_whatever_their_order() -> None:
+    method = gnn(width=128, statistics="batch", graph="class", unknown="zeros").train()
+    batch, order = episode(6, tasks=1), [1, 0, 2, 4, 5, 3]
+    # The first of each class stays before the second.
+    other = Batch(batch.support, batch.query[:, order], batch.query_labels[:, order])
+    torch.testing.assert_close(method.loss(batch), method.loss(other))
+    with pytest.raises(OptionError, match="must be a multiple of 3, got 5"):
+        method.scores(batch.support, batch.query[:, :5])
+
+
+def test_the_pulled_back_gradient_is_that_of_the_scores() -> None:
+    torch.manual_seed(0)
+    method = SIB(n_way=3, initial_scale=4.0)
+    query = torch.randn(2, 5, 6)
+    inverse = 1 / query.norm(dim=2, keepdim=True)
+    prototypes = torch.randn(2, 3, 6, requires_grad=True)
+    gradient = torch.randn(2, 5, 3)
+    scores = method._scored(query, inverse, prototypes)
+    [expected] = torch.autograd.grad(scores, prototypes, gradient)
+    found = method._pulled_back(inverse * gradient, query, prototypes)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_scores_of_sib_worked_by_hand() -> None:
+    # Without steps: cosines of (3, 4) to the axes, plus 1, times 2.
+    method = SIB(n_way=2, steps=0, initial_scale=2.0, initial_bias=1.0)
+    method.build((2,), 0, None)
+    support = torch.tensor([[[[5.0, 0.0]], [[0.0, 0.1]]]])
+    found = method.scores(support, torch.tensor([[[3.0, 4.0]]]))
+    torch.testing.assert_close(found, torch.tensor([[[3.2, 3.6]]]))
+
+
+def test_labels_of_tpn_worked_by_hand() -> None:
+    # Two images of support and a query that equals the first. With k = 2 the second keeps itself
+    # and one of the others, at a distance so large that its weight is 0.
+    method = TPN(k=2, alpha=0.5)
+    support = torch.tensor([[[[0.0, 0.0]], [[60.0, 80.0]]]])
+    found = method.scores(support, torch.tensor([[[0.0, 0.0]]]))
+    # W of the first two nodes is all ones, S = 1/2 everywhere, I - S/2 = [[3/4, -1/4], ...], whose
+    # inverse is [[3/2, 1/2], [1/2, 3/2]].
+    torch.testing.assert_close(found, torch.tensor([[[0.5, 0.0]]]))
+
+
+def test_the_mean_and_the_sum_of_the_differences() -> None:
+    nodes = torch.tensor([[[0.0, 0.0], [1.0, 1.0]]])
+    mean, total = TPN()._graph(nodes), TPN(distance="sum")._graph(nodes)
+    assert mean[0, 0, 1].item() == pytest.approx(math.exp(-0.5))
+    assert total[0, 0, 1].item() == pytest.approx(math.exp(-1.0))
+    assert total[0].diagonal().tolist() == [1.0, 1.0]
+
+
+def test_an_edge_stays_if_either_end_keeps_it() -> None:
+    # On a line at 0, 1, 1.5: with k = 2 nodes 0 and 2 keep 1, and 1 keeps 2.
+    graph = TPN(k=2)._graph(torch.tensor([[[0.0], [1.0], [1.5]]]))[0] > 0
+    assert graph.tolist() == [[True, True, False], [True, True, True], [False, True, True]]
+
+
+SUPPORT = torch.tensor([[[[2.0, 0.0]], [[0.0, 3.0]]]])
+
+
+QUERY = torch.tensor([[[1.0, 0.0], [4.0, 0.0], [0.0, 1.0]]])
+
+
+def test_without_rounds_putm_is_a_softmax_of_distances() -> None:
+    scores = PUTM(steps=0, temperature=math.log(2), centre=False).scores(SUPPORT, QUERY)[0].exp()
+    # The costs are 0 and 1, so odds are 2 to 1.
+    expected = torch.tensor([[2 / 3, 1 / 3], [2 / 3, 1 / 3], [1 / 3, 2 / 3]])
+    torch.testing.assert_close(scores, expected)
+
+
+@pytest.mark.parametrize(
+    ("beta", "mass"),
+    [
+        # Forward: shares 2/3, 2/3, 1/3 of the first class and 1/3, 1/3, 2/3 of the second.
+        (1.0, [[2 / 3, 2 / 3, 1 / 3], [1 / 3, 1 / 3, 2 / 3]]),
+        # Backward: weights 2, 2, 1 of 5 and 1, 1, 2 of 4, times 3 queries over 2 classes.
+        (0.0, [[3 / 5, 3 / 5, 3 / 10], [3 / 8, 3 / 8, 3 / 4]]),
+    ],
+)
+def test_one_round_of_putm_worked_by_hand(beta: float, mass: list[list[float]]) -> None:
+    tau = math.log(2)
+    method = PUTM(steps=1, temperature=tau, beta=beta, gamma=2.0, centre=False)
+    scores = method.scores(SUPPORT, QUERY)[0]
+    # The data's prior is (5/9, 4/9), whichever part moves the prototypes.
+    logits = torch.tensor([5 / 9, 4 / 9]).log().repeat(3, 1)
+    units = [(1.0, 0.0), (1.0, 0.0), (0.0, 1.0)]
+    for way, (start, own) in enumerate(zip([(1.0, 0.0), (0.0, 1.0)], mass, strict=True)):
+        weight = 1 + 2 * sum(own)
+        mu = [
+            (start[d] + 2 * sum(m * u[d] for m, u in zip(own, units, strict=True))) / weight
+            for d in range(2)
+        ]
+        for j, unit in enumerate(units):
+            cosine = sum(u * m for u, m in zip(unit, mu, strict=True)) / math.hypot(*mu)
+            logits[j, way] -= tau * (1 - cosine)
+    torch.testing.assert_close(scores, logits.log_softmax(dim=1))
+
+
+def test_the_mean_of_support_and_queries_is_subtracted() -> None:
+    # Centred by hand, and of length 1 before and after: the mean is (3/5, 2/5).
+    given = torch.tensor([[0.4, -0.4], [-0.6, 0.6]])
+    by_hand = PUTM(steps=2, centre=False).scores(given[None, :, None], given[[0, 0, 1]][None])
+    torch.testing.assert_close(PUTM(steps=2).scores(SUPPORT, QUERY), by_hand)
+
+
+@pytest.mark.parametrize("counts", [[15, 15, 15, 15, 15], [35, 20, 10, 5, 5]])
+def test_queries_improve_prototypes_of_few_images(counts: list[int]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    centres = 0.8 * torch.randn(50, 5, 64, generator=generator).relu()
+    labels = torch.arange(5).repeat_interleave(torch.tensor(counts))
+    support = (centres[:, :, None] + torch.randn(50, 5, 1, 64, generator=generator)).relu()
+    query = (centres[:, labels] + torch.randn(50, 75, 64, generator=generator)).relu()
+    before, after = (
+        (PUTM(steps=steps).scores(support, query).argmax(2) == labels).float().mean()
+        for steps in (0, 10)
+    )
+    assert after > before + 0.08

@@ -1,0 +1,469 @@
+"""Each check rejects the one broken component made for it, and nothing else does."""
+
+import dataclasses
+import html
+import itertools
+import json
+from collections import Counter
+from html import escape
+from typing import ClassVar
+
+import pytest
+
+from fsf_reports.interfaces import PageWriter, Renderer, Section, TableWriter
+from fsf_reports.values import (
+    Gallery,
+    ImageGroup,
+    Listing,
+    TableDeclaration,
+    TaskBrowser,
+    Text,
+    shown_columns,
+)
+from fsframework.errors import DataError
+from fsframework.testing import checks_for, parametrize_with_checks
+from tests.misdeclared import misdeclared
+
+
+def shared_faults(sound):
+    """Return a class for each check that all kinds of components share."""
+
+    class Impostor:
+        """It could be one, but does not say so."""
+
+    class Positional(sound):
+        """A positional option."""
+
+        def __init__(self, lines: int = 2):
+            super().__init__(lines=lines)
+
+    class Doubled(sound):
+        """An option that is stored as another value."""
+
+        def __init__(self, *, lines: int = 2):
+            super().__init__(lines=2 * lines)
+
+    class Silent(sound):
+        pass
+
+    return {
+        "check_construction": Impostor,
+        "check_options_typed": Positional,
+        "check_options_stored": Doubled,
+        "check_summary": Silent,
+        **misdeclared(sound),
+    }
+
+
+class Page(PageWriter):
+    """Everything in paragraphs."""
+
+    def __init__(self, *, lines: int = 2):
+        self.lines = lines
+
+    def write(self, page):
+        parts = "".join(self.part(part) for part in page.parts)
+        return (
+            f'<!doctype html><html{self.language()} lang="en"><head>'
+            f"<title>{escape(page.title)}</title></head><body><main>{parts}</main></body></html>"
+        )
+
+    def language(self):
+        return ""
+
+    def part(self, part):
+        texts = [part.title, part.problem]
+        for block in part.blocks:
+            texts += self.texts(block)
+        return "".join(f"<p>{self.escaped(text)}</p>" for text in texts)
+
+    def escaped(self, text):
+        return escape(text)
+
+    def texts(self, block):
+        if isinstance(block, Text):
+            return [block.title, *block.paragraphs]
+        if isinstance(block, Listing):
+            return [block.title, block.text]
+        if isinstance(block, Gallery):
+            return [block.title, *(group.caption for group in block.groups)]
+        if isinstance(block, TableDeclaration):
+            values = [q.text() for e in block.entries for q in (e.measured, e.printed) if q]
+            return [block.name, *values, *(e.reason for e in block.entries), *block.notes]
+        return []
+
+
+class Fragment(Page):
+    """Only a part of a document."""
+
+    def write(self, page):
+        return super().write(page).partition("<body>")[2]
+
+
+class Forgetful(Page):
+    """Notices are left out."""
+
+    def part(self, part):
+        return "" if part.problem else super().part(part)
+
+
+class Linked(Page):
+    """A script from elsewhere."""
+
+    def language(self):
+        return ' data="https://example.org/script.js"'
+
+
+class Raw(Page):
+    """Names become elements."""
+
+    def escaped(self, text):
+        return text.replace("&", "&amp;")
+
+
+class NeedsParts(Page):
+    """Fails without a section."""
+
+    def write(self, page):
+        assert page.parts
+        return super().write(page)
+
+
+class NumberedPages(Page):
+    """Pages are numbered."""
+
+    made: ClassVar[list[int]] = []
+
+    def part(self, part):
+        self.made.append(1)
+        return f"{super().part(part)}<p>{len(self.made)}</p>"
+
+
+class Drawing(Renderer):
+    """The declaration as JSON, or as the text of an SVG."""
+
+    formats = ("json", "svg")
+
+    def __init__(self, *, lines: int = 2):
+        self.lines = lines
+
+    def draw(self, figure, path, *, columns=1):
+        self.refuse_empty(figure)
+        path.write_text(self.text(self.told(figure), path.suffix, columns))
+
+    def refuse_empty(self, figure):
+        if not any(point.y for point in figure.points):
+            raise DataError("nothing to draw")
+
+    def told(self, figure):
+        return figure.to_json()
+
+    def text(self, told, suffix, columns):
+        if suffix == ".svg":
+            return f"<svg>{self.escaped(json.dumps(told))}{columns}</svg>"
+        return json.dumps([told, columns], indent=self.lines)
+
+    def escaped(self, text):
+        return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+class DottedDrawing(Drawing):
+    """Suffixes with their dots."""
+
+    formats = (".json",)
+
+
+class Misnamed(Drawing):
+    """A PNG that is text."""
+
+    formats = ("json", "png")
+
+
+class MarkBlind(Drawing):
+    """Every mark is drawn alike."""
+
+    def told(self, figure):
+        panels = [
+            [(series.name, [point.y for point in series.points]) for series in panel.series]
+            for panel in figure.panels
+        ]
+        return [figure.title, figure.x_axis, figure.y_axis, repr(panels)]
+
+
+class NumberedDrawings(Drawing):
+    """Files are numbered."""
+
+    drawn: ClassVar[list[int]] = []
+
+    def text(self, told, suffix, columns):
+        if told["figure"] == "Toys" and told["mark"] == "bars":
+            self.drawn.append(0)
+        return super().text({**told, "n": len(self.drawn)}, suffix, columns)
+
+
+class OneWidth(Drawing):
+    """Columns are ignored."""
+
+    def text(self, told, suffix, columns):
+        return super().text(told, suffix, 1)
+
+
+class NoIntervals(Drawing):
+    """Intervals are left out."""
+
+    def told(self, figure):
+        text = json.dumps(figure.to_json())
+        for panel in figure.to_json()["panels"]:
+            for series in panel["series"]:
+                for point in series["points"]:
+                    told = {k: v for k, v in point.items() if k in ("x", "y", "label")}
+                    text = text.replace(json.dumps(point), json.dumps(told))
+        return json.loads(text)
+
+
+class MarkupDrawing(Drawing):
+    """Names become elements."""
+
+    def escaped(self, text):
+        return text.replace("&", "&amp;")
+
+
+class NeedsValues(Drawing):
+    """A missing value is a fault."""
+
+    def refuse_empty(self, figure):
+        super().refuse_empty(figure)
+        for point in figure.panels[0].series[1].points:
+            abs(point.y.value)
+
+
+class Empty(Drawing):
+    """A figure of nothing is a file of nothing."""
+
+    def refuse_empty(self, figure):
+        pass
+
+
+class Labels(Section):
+    """Labels, tasks and an image."""
+
+    title = "Plain"
+
+    def __init__(self, *, lines: int = 2):
+        self.lines = lines
+
+    def blocks(self, runs):
+        yield Text(tuple(self.named(run) for run in runs))
+        shown = self.shown(runs)
+        if shown:
+            yield TaskBrowser(shown)
+            yield Gallery("one", shown[0], (ImageGroup("first", (0,)),))
+
+    def named(self, run):
+        return run.label
+
+    def shown(self, runs):
+        return tuple(i for i, run in enumerate(runs) if run.outcomes is not None)
+
+
+class Untitled(Labels):
+    """Without a heading."""
+
+    title = " "
+
+
+class Between(Labels):
+    """Half-way between two others."""
+
+    place = 0.5
+
+
+class Markup(Labels):
+    """HTML instead of blocks."""
+
+    def blocks(self, runs):
+        yield "<p>text</p>"
+
+
+class Pointless(Labels):
+    """The first run, finished or not."""
+
+    def shown(self, runs):
+        return (0,) if super().shown(runs) else ()
+
+
+class Ascii(Labels):
+    """Fails for letters of other alphabets."""
+
+    def named(self, run):
+        return run.label.encode("ascii").decode()
+
+
+class Remembering(Labels):
+    """Tells how often it was asked."""
+
+    def __init__(self, *, lines: int = 2):
+        super().__init__(lines=lines)
+        self.asked = Counter()
+
+    def named(self, run):
+        self.asked[run.label] += 1
+        return f"{run.label} {self.asked[run.label]}"
+
+
+class Changing(Labels):
+    """Renames the measures of the runs."""
+
+    given: ClassVar[dict[str, str]] = {"acc-gap": "gap"}
+
+    def blocks(self, runs):
+        for run in runs:
+            run.measures.update(self.given)
+        yield Text(tuple(run.label for run in runs))
+
+
+class Lines(TableWriter):
+    """A line per value."""
+
+    formats = ("txt", "html")
+
+    def __init__(self, *, lines: int = 2):
+        self.lines = lines
+
+    def write(self, tables, path):
+        path.write_text(self.text(tables))
+
+    def text(self, tables):
+        lines = []
+        for table in tables:
+            lines += [table.title, *table.notes, *table.reasons]
+            for column in shown_columns(table):
+                for row, entry, value in zip(
+                    table.rows, column.entries, column.values, strict=True
+                ):
+                    told = "–" if value is None else value.text()
+                    mark = "" if entry is None else entry.mark
+                    lines.append((" " * self.lines).join((*row, column.name, told, mark)))
+        return html.escape("\n".join(lines))
+
+
+class DottedTables(Lines):
+    """Suffixes with their dot."""
+
+    formats = (".txt",)
+
+
+class Littering(Lines):
+    """A file besides."""
+
+    def write(self, tables, path):
+        super().write(tables, path)
+        (path.parent / "log").write_text("")
+
+
+class NumberedTables(Lines):
+    """A number that grows."""
+
+    numbers = itertools.count()
+
+    def text(self, tables):
+        return super().text(tables) + str(next(self.numbers))
+
+
+class OnlyFirst(Lines):
+    """Only the first table."""
+
+    def text(self, tables):
+        return super().text(tables[:1])
+
+
+class Rounded(Lines):
+    """No marks."""
+
+    def text(self, tables):
+        return super().text(tables).replace("best", "")
+
+
+class Wordless(Lines):
+    """No notes."""
+
+    def text(self, tables):
+        return super().text([dataclasses.replace(table, notes=()) for table in tables])
+
+
+class Unreasoned(Lines):
+    """No reasons."""
+
+    def text(self, tables):
+        return super().text(tables).replace("the toy failed", "")
+
+
+class RawTables(Lines):
+    """Markup as it comes."""
+
+    def text(self, tables):
+        return html.unescape(super().text(tables))
+
+
+SOUND = {"page": Page, "renderer": Drawing, "section": Labels, "table": Lines}
+BROKEN = {
+    "page": {
+        "check_document": Fragment,
+        "check_content": Forgetful,
+        "check_no_request": Linked,
+        "check_any_names": Raw,
+        "check_empty": NeedsParts,
+        "check_repeatable": NumberedPages,
+    },
+    "renderer": {
+        "check_formats": DottedDrawing,
+        "check_files": Misnamed,
+        "check_marks": MarkBlind,
+        "check_same_again": NumberedDrawings,
+        "check_columns": OneWidth,
+        "check_values": NoIntervals,
+        "check_names_are_text": MarkupDrawing,
+        "check_missing_values": NeedsValues,
+        "check_nothing_to_draw": Empty,
+    },
+    "section": {
+        "check_title": Untitled,
+        "check_place": Between,
+        "check_blocks": Markup,
+        "check_references": Pointless,
+        "check_any_names": Ascii,
+        "check_repeatable": Remembering,
+        "check_runs_unchanged": Changing,
+    },
+    "table": {
+        "check_formats": DottedTables,
+        "check_files": Littering,
+        "check_same_again": NumberedTables,
+        "check_several": OnlyFirst,
+        "check_values": Rounded,
+        "check_words": Wordless,
+        "check_reasons": Unreasoned,
+        "check_any_names": RawTables,
+    },
+}
+ALL = [
+    (kind, check, broken)
+    for kind, own in BROKEN.items()
+    for check, broken in {**shared_faults(SOUND[kind]), **own}.items()
+]
+
+
+@parametrize_with_checks(list(SOUND.values()))
+def test_a_sound_component_passes(make, check):
+    check(make)
+
+
+@pytest.mark.parametrize(("kind", "check", "broken"), ALL)
+def test_only_its_check_rejects(kind, check, broken, failing):
+    assert failing(broken, kind) == {check}
+
+
+@pytest.mark.parametrize("kind", SOUND)
+def test_every_check_has_its_broken_component(kind):
+    made = [check for own, check, _ in ALL if own == kind]
+    assert made == [check.__name__ for check in checks_for(kind)]
