@@ -19,50 +19,25 @@ from fsframework._digest import digest_of
 from fsframework.errors import FsfError, refusal
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.pipeline.cache.sealed import held
-from fsframework.pipeline.cache.workspace import Workspace
 from fsframework.pipeline.mapping import MOST_DEATHS, mapped, portable, worker_session
 from fsframework.pipeline.session import Session
 from fsframework.values import IntArray
 
-__all__ = ["Do", "Sharing", "Task", "do_rows", "slices_of"]
+__all__ = ["Do", "Prepare", "Sharing", "do_rows", "slices_of"]
 
 Do = Callable[[IntArray], None]
 """Computes some rows, and keeps them where one process would have kept them."""
 
+Prepare = Callable[[Mapping[str, Any], Session, Mapping[str, Any]], Do]
+"""Makes the function that computes rows from options, a session and further arguments."""
+
 _LEAST_ROWS, _MOST_PARTS = 256, 256
 
 
-@dataclass(frozen=True)
-class Task:
-    """What a worker needs to know to compute rows.
-
-    Args:
-        prepare: makes the function that computes rows; one of a module.
-        tree: options of the command, a tree of ``Given``.
-        workspace: its folders.
-        plugins: files whose plugin classes are loaded.
-        options: further arguments of ``prepare``.
-    """
-
-    prepare: Callable[[Mapping[str, Any], Session, Mapping[str, Any]], Do]
-    tree: Mapping[str, Any]
-    workspace: Workspace
-    plugins: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Some rows; ``task`` is pickled, so that a worker prepares itself once for equal tasks."""
-
-    task: bytes
-    rows: IntArray
-
-
-def do_rows(part: _Part) -> str:
+def do_rows(pickled: bytes, rows: IntArray) -> str:
     """Compute some rows in a worker, and return why that failed; empty if it did not."""
     try:
-        _prepared(part.task)(part.rows)
+        _prepared(pickled)(rows)
     except FsfError as error:
         return " ".join(str(error).split())
     except MemoryError as error:
@@ -72,9 +47,10 @@ def do_rows(part: _Part) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _prepared(pickled: bytes) -> Do:
-    task: Task = pickle.loads(pickled)
-    session = worker_session(task.workspace, task.plugins)
-    return task.prepare(task.tree, session, task.options)
+    """Prepare once for all parts of the same work."""
+    prepare, tree, workspace, plugins, options = pickle.loads(pickled)
+    found: Do = prepare(tree, worker_session(workspace, plugins), options)
+    return found
 
 
 @dataclass(frozen=True)
@@ -83,13 +59,19 @@ class Sharing:
 
     Args:
         launcher: starts them.
-        task: what they need to know.
         session: of the command.
+        prepare: makes the function that computes rows, in a worker; one of a module.
+        tree: options of the command, a tree of ``Given``.
+        plugins: files whose plugin classes are loaded.
+        options: further arguments of ``prepare``.
     """
 
     launcher: Launcher
-    task: Task
     session: Session
+    prepare: Prepare
+    tree: Mapping[str, Any]
+    plugins: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def compute(self, label: str, identity: str, rows: IntArray, block: int) -> None:
         """Have rows computed, while another process that shares the same work waits.
@@ -112,13 +94,14 @@ class Sharing:
         def died(_: int, end: WorkerDied) -> None:
             reporter.say(f"a worker died: {end}")
 
-        parts, logs = self._parts(rows, block), folder / "logs"
+        work = functools.partial(do_rows, self._pickled())
+        parts, logs = slices_of(rows, block), folder / "logs"
         with held(folder, reporter, waiting=waiting):
             with reporter.stage(label, len(rows)) as advance:
                 for index, result in mapped(
-                    self.launcher, do_rows, parts, name=label, logs=logs, died=died
+                    self.launcher, work, parts, name=label, logs=logs, died=died
                 ):
-                    n_rows = len(parts[index].rows)
+                    n_rows = len(parts[index])
                     if isinstance(result, WorkerDied):
                         raise FsfError(
                             f"{MOST_DEATHS} processes that worked on the same {n_rows:,} images "
@@ -129,16 +112,9 @@ class Sharing:
                     advance(n_rows)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _parts(self, rows: IntArray, block: int) -> list[_Part]:
-        task = Task(
-            self.task.prepare,
-            portable(self.task.tree, "the command"),
-            Workspace(*(path.absolute() for path in vars(self.task.workspace).values())),
-            self.task.plugins,
-            self.task.options,
-        )
-        pickled = pickle.dumps(task)
-        return [_Part(pickled, one) for one in slices_of(rows, block)]
+    def _pickled(self) -> bytes:
+        tree, workspace = portable(self.tree, "the command"), self.session.workspace.absolute()
+        return pickle.dumps((self.prepare, tree, workspace, self.plugins, self.options))
 
 
 def slices_of(rows: IntArray, block: int) -> list[IntArray]:

@@ -9,9 +9,9 @@ from typing import Any
 
 from fsframework.api.data import images_with_class_words, without_dropped_words
 from fsframework.api.experiments import Experiment, resolved
+from fsframework.api.launchers import Do, Sharing
 from fsframework.api.opened import detection
 from fsframework.api.session import Session
-from fsframework.api.sharing import Do, Sharing
 from fsframework.values import AttributeTable
 
 __all__ = ["Extracted", "detecting", "extract_words"]

@@ -66,7 +66,7 @@ def extract(
     """
     from fsf_tools.attributes.extraction import detecting, extract_words
     from fsframework.api.experiments import resolved
-    from fsframework.api.sharing import sharing_of
+    from fsframework.api.launchers import sharing_of
 
     check_output(output, ".parquet", force=force)
     session, plugins = session_of(context), context.params["plugin_files"]
