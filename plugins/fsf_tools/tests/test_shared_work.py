@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -177,22 +175,18 @@ def test_words_of_workers_are_those_of_one_process(
 @pytest.mark.slow
 def test_the_process_that_shares_the_work_may_be_killed(fsf: Fsf, tmp_path: Path) -> None:
     arguments = [*EXTRACT, "words.parquet", *DATA, *SHARED]
-    process = subprocess.Popen(
-        [sys.executable, "-c", FEW_ROWS, *arguments], cwd=tmp_path, env=dict(os.environ),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    process = subprocess.Popen([sys.executable, "-c", FEW_ROWS, *arguments], cwd=tmp_path)
     path = tmp_path / "told.txt"
     while not path.exists() or len(path.read_text().splitlines()) < 8:
         assert process.poll() is None
         time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     process.wait()
     done = fsf(*arguments, "-o", "launcher.processes=1")
     assert done.returncode == 0, done.stderr
     counts = Counter(key for line in told(tmp_path) for key in line.split())
     assert len(counts) == N_IMAGES
-    # Its workers end with it; what they had in hand is done again.
-    assert max(counts.values()) <= 2
+    assert max(counts.values()) <= 2, "what its workers had in hand is done again"
     assert len(AttributeTable.load(tmp_path / "words.parquet")) == N_IMAGES
 
 
@@ -206,6 +200,7 @@ main()
 """
 
 
+@pytest.mark.slow  # as the words
 def test_images_of_workers_are_those_of_one_process(
     fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +275,7 @@ def test_what_is_wrong_in_a_shard_is_one_sentence(fsf: Fsf, tmp_path: Path) -> N
     assert list(packed["broken"]) == ["070"]
 
 
+@pytest.mark.slow  # tests of sweeps kill every worker, too
 def test_rows_that_kill_every_worker_are_given_up(
     fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,12 +289,6 @@ def test_rows_that_kill_every_worker_are_given_up(
     assert "3 processes that worked on the same 120 images died; the last one: killed by" in told
     (tmp_path / "fatal.txt").unlink()
     assert fsf(*PACK, *SHARED).returncode == 0
-
-
-def test_an_unknown_launcher_is_one_sentence(fsf: Fsf) -> None:
-    done = fsf(*EXTRACT, "words.parquet", *DATA, "--launcher", "nowhere")
-    assert done.returncode == 2
-    assert "nowhere" in done.stderr
 
 
 @pytest.mark.parametrize(
