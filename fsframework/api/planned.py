@@ -16,11 +16,9 @@ from fsframework.errors import FsfError, OptionError
 from fsframework.pipeline.experiment.configuration import Experiment
 
 __all__ = [
-    "arms_of",
     "check_options",
     "data_of",
     "find_finished",
-    "identity_of",
 ]
 
 
@@ -52,17 +50,6 @@ def check_options(experiments: Iterable[Experiment], *, here: bool = True) -> No
                 raise
             except (FsfError, OSError, ImportError):
                 continue
-
-
-def arms_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return the names of the arms, the control's first."""
-    control = experiment.sampler.create().control()
-    return (experiment.sampler.name,) if control is None else tuple(control.arms)
-
-
-def identity_of(experiment: Experiment) -> str:
-    """Return the identity of an experiment: equal identities mean equal runs."""
-    return canonical(_deciding(experiment.options))
 
 
 def find_finished(experiments: Sequence[Experiment], folder: Path) -> list[Run | None]:

@@ -14,12 +14,12 @@ from fsf_benchmarks._planned import check_overrides, joined
 from fsf_benchmarks.interfaces import AXES, Answer, Benchmark, BenchmarkResults, Selection
 from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsf_statistics import ComparedHeadline, HeadlineRow, headline_of_runs
-from fsframework.api.components import Given, component
+from fsframework.api.components import Given, canonical, component
 from fsframework.api.experiments import Experiment, given_tree, tree_of_call
 from fsframework.api.grids import read_seeds
 from fsframework.api.launchers import without_launcher
 from fsframework.api.overrides import Override, read_overrides
-from fsframework.api.planned import arms_of, check_options, find_finished, identity_of
+from fsframework.api.planned import check_options, find_finished
 from fsframework.api.results import method_result
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session, open_session
@@ -160,9 +160,9 @@ class Job:
         check_overrides(self.overrides, first, self.selection.installed.get("method", ()))
         found = self._listed(first)
         if not self.seeds and all(one.run is not None for one in found):
-            of = {identity_of(o.resolved): o.run for o in found if o.resolved and o.run}
+            of = {canonical(o.resolved.options): o.run for o in found if o.resolved and o.run}
             results = [
-                result_of(one, of[identity_of(one.resolved)])
+                result_of(one, of[canonical(one.resolved.options)])
                 for one in self.planned(first)
                 if one.resolved is not None
             ]
@@ -179,7 +179,7 @@ class Job:
                 if planned.resolved is None:
                     failed.append(Listed(planned.experiment, None, None, planned.reason))
                 else:
-                    key = identity_of(planned.resolved)
+                    key = canonical(planned.resolved.options)
                     known.setdefault(key, (planned.experiment, planned.resolved))
         runs = find_finished([one for _, one in known.values()], self.session.workspace.runs)
         listed = [Listed(*pair, run) for pair, run in zip(known.values(), runs, strict=True)]
@@ -217,10 +217,12 @@ class Job:
         """Check that every sampler has the arms that the benchmark needs."""
         resolved = [one.resolved for one in planned if one.resolved is not None]
         for one in resolved if self.benchmark.arms else ():
-            if arms_of(one) != self.benchmark.arms:
+            control = one.sampler.create().control()
+            arms = (one.sampler.name,) if control is None else tuple(control.arms)
+            if arms != self.benchmark.arms:
                 raise OptionError(
-                    f"{argument('sampler', one.options['sampler']['name'])}: its arms are "
-                    f"{' and '.join(arms_of(one))}, but the benchmark {self.name} needs "
+                    f"{argument('sampler', one.sampler.name)}: its arms are "
+                    f"{' and '.join(arms)}, but the benchmark {self.name} needs "
                     f"{' and '.join(self.benchmark.arms)}"
                 )
 
