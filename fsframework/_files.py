@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,9 +26,6 @@ __all__ = [
 _UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
 _PREFIX = ".fsf-"
 """Of temporary files, which may lie among a user's own."""
-_SECONDS_OF_LEFTOVERS = 3600.0
-_swept: set[Path] = set()
-"""Folders whose leftovers this process has removed."""
 
 
 def explain_os_error(error: OSError, path: Path) -> FsfError:
@@ -44,17 +40,12 @@ def explain_os_error(error: OSError, path: Path) -> FsfError:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary sibling of ``path`` that replaces it when the block succeeds.
 
-    Old ones that killed processes left in the folder are removed.
-
     Raises:
         FsfError: the write failed (full disk, no permission); ``path`` is unchanged.
     """
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.parent not in _swept:
-            _swept.add(path.parent)
-            sweep(path.parent, f"{_PREFIX}*.tmp", _SECONDS_OF_LEFTOVERS)
         handle, name = tempfile.mkstemp(
             dir=path.parent, prefix=f"{_PREFIX}{path.name}.", suffix=".tmp"
         )
@@ -76,20 +67,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
                 temporary.unlink(missing_ok=True)
 
 
-def sweep(folder: Path, pattern: str = ".*.tmp", older_than: float = 0.0) -> None:
-    """Remove temporary files that killed processes left in a folder.
-
-    Args:
-        folder: the folder; by default one of this package, locked by the caller.
-        pattern: of the names.
-        older_than: seconds since a file was last written; younger ones stay, since another process
-            may be writing them.
-    """
-    latest = time.time() - older_than
-    for leftover in folder.glob(pattern):
+def sweep(folder: Path) -> None:
+    """Remove temporary files that killed processes left in a folder; the caller has locked it."""
+    for leftover in folder.glob(f"{_PREFIX}*.tmp"):
         with suppress(OSError):  # the folder may be read-only
-            if leftover.stat().st_mtime <= latest:
-                leftover.unlink(missing_ok=True)
+            leftover.unlink(missing_ok=True)
 
 
 def atomic_write(path: Path, data: bytes | str) -> None:

@@ -62,7 +62,6 @@ Classifier = Callable[[UInt8Array, IntArray, UInt8Array], Any]
 
 _USUAL_SIZE = 84
 
-
 Trained = Literal["nothing", "backbone", "all"]
 """Which weights of a model are trained: none, those of its backbone only, or all."""
 
@@ -96,21 +95,6 @@ class Model:
     def image_size(self) -> int:
         """Height and width of its images in pixels."""
         return self.network.size
-
-    @property
-    def interpolation(self) -> Literal["bilinear", "bicubic"]:
-        """How its images are resized."""
-        return self.network.interpolation
-
-    @property
-    def consumes(self) -> Literal["vectors", "maps", "images"]:
-        """What its method compares."""
-        return self.network.method.consumes
-
-    @property
-    def transductive(self) -> bool:
-        """Whether a query's scores may depend on the other queries."""
-        return self.network.method.transductive
 
     def save_weights(self, path: Path, n_base_classes: int = 0) -> None:
         """Write the weights as a run holds them, whole or not at all.
@@ -382,29 +366,25 @@ def evaluate(  # noqa: PLR0913 - an option each
             f"{type(model).__name__} needs a backbone: give "
             f"fsframework.model({type(model).__name__}(...), backbone=...)"
         )
-    network = model.network if isinstance(model, Model) else None
-    size = image_size or source.native_size or _USUAL_SIZE
-    how = "bilinear" if network is None else network.interpolation
-    store = store_of(
-        component, source, size if network is None else network.size, how, "exact",
-        session.workspace,
-    )  # fmt: skip
+    size, how = image_size or source.native_size or _USUAL_SIZE, "bilinear"
+    if isinstance(model, Model):
+        size, how = model.network.size, model.network.interpolation
+    store = store_of(component, source, size, how, "exact", session.workspace)
     rows = _rows(arms, source, pool)
     used = np.unique(rows[np.unique(np.concatenate([t.images.ravel() for t in arms.values()]))])
     store.fill(used, "fatal", "images", session.reporter)
     pixels = Pixels(store, rows, "", session.reporter)
     outcomes = {}
     for arm, chosen in arms.items():
-        label = f"{arm} tasks"
         if isinstance(model, Model):
             found = ImageSource.computed(model.network, pixels, chosen)
             batch: Any = query_batch
             outcomes[arm] = evaluate_model(
                 model.network, chosen, found,
-                label=label, reporter=session.reporter, query_batch=batch,
+                label=f"{arm} tasks", reporter=session.reporter, query_batch=batch,
             )  # fmt: skip
         else:
-            outcomes[arm] = _asked(model, chosen, pixels, label, session)
+            outcomes[arm] = _asked(model, chosen, pixels, f"{arm} tasks", session)
     return ArmOutcomes(outcomes, arms)
 
 

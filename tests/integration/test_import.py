@@ -164,47 +164,32 @@ def test_agreement_is_found_for_any_shape_of_tasks(fsf, checkpoint, way, shot, q
 
 
 def test_a_difference_is_told_and_nothing_written(fsf, tmp_path, checkpoint) -> None:
-    images = images_of(5, 1, 3)
-    scores, _ = reference(checkpoint, images, 5, 1, training=False)
-    spread = (scores.max(axis=1) - scores.min(axis=1)).mean()
-    scores[3, 2] += 0.02 * spread
-    path = episode(checkpoint, 5, 1, 3, output=scores)
-    done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path))
+    check = ("import", "libfewshot", str(checkpoint), "--check")
+    _, loss = reference(checkpoint, images_of(5, 1, 3), 5, 1, training=True)
+    scores, _ = reference(checkpoint, images_of(5, 1, 3), 5, 1, training=False)
+    scores[3, 2] += 0.02 * (scores.max(axis=1) - scores.min(axis=1)).mean()
+    path = str(episode(checkpoint, 5, 1, 3, output=scores))
+    done = fsf(*check, path)
     assert done.returncode == 1
     outputs, training = (line for line in done.stdout.splitlines() if "0.001" in line)
     assert "2.0e-02" in outputs
     assert outputs.endswith("DIFFERS")
     assert training.endswith("agrees")
     assert not (tmp_path / "runs").exists()
-
-    assert (
-        fsf(
-            "import", "libfewshot", str(checkpoint), "--check", str(path), "--tolerance", "0.03"
-        ).returncode
-        == 0
+    assert fsf(*check, path, "--tolerance", "0.03", "--json").returncode == 0
+    # Without a training loss, only outputs are compared.
+    path = str(episode(checkpoint, 5, 1, 3, output=scores, train_loss=None))
+    assert "training loss" not in fsf(*check, path).stdout
+    # A training loss that differs fails too, and nothing agrees with what is no number.
+    done = fsf(
+        *check, str(episode(checkpoint, 5, 1, 3, train_loss=np.array(1.01 * loss))), "--json"
     )
-
-
-def test_a_training_loss_that_differs_fails_too(fsf, checkpoint) -> None:
-    _, loss = reference(checkpoint, images_of(5, 1, 3), 5, 1, training=True)
-    path = episode(checkpoint, 5, 1, 3, train_loss=np.array(1.01 * loss))
-    done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path), "--json")
     assert done.returncode == 1
     found = json.loads(done.stdout)
     assert found["folder"] is None
     assert found["check"]["train_loss_difference"] == pytest.approx(0.01 / 1.01, rel=1e-2)
-
-
-def test_without_a_training_loss_only_outputs_are_compared(fsf, checkpoint) -> None:
-    path = episode(checkpoint, 5, 1, 3, train_loss=None)
-    done = fsf("import", "libfewshot", str(checkpoint), "--check", path.name)
-    assert done.returncode == 0, done.stderr
-    assert "training loss" not in done.stdout
-
-
-def test_nothing_agrees_with_what_is_no_number(fsf, checkpoint) -> None:
-    path = episode(checkpoint, 5, 1, 3, train_loss=np.array(np.nan))
-    assert fsf("import", "libfewshot", str(checkpoint), "--check", str(path)).returncode == 1
+    path = str(episode(checkpoint, 5, 1, 3, train_loss=np.array(np.nan)))
+    assert fsf(*check, path).returncode == 1
 
 
 @pytest.mark.parametrize("shape", [(-1,), (1, -1)])
@@ -226,17 +211,17 @@ def test_labels_must_be_equal(fsf, checkpoint, shape) -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"images": None}, "has no array 'images'"),
-        ({"output": None}, "has no array 'output'"),
-        ({"images": images_of(5, 1, 3, size=32)}, "must be uint8 (n, 3, 84, 84)"),
-        ({"images": images_of(5, 1, 3)[:19]}, "19 images and 15 queries do not make 5 ways"),
-        ({"output": np.zeros((14, 5))}, "20 images and 14 queries do not make 5 ways"),
-        ({"output": np.zeros((20, 5))}, "20 images and 20 queries do not make 5 ways"),
-        ({"output": np.zeros((2, 3, 5))}, "output must be (queries, way), not (2, 3, 5)"),
-        ({"output": np.full(15, 5)}, "labels must be integers from 0 to 4"),
-        ({"output": np.full(15, 0.5)}, "labels must be integers from 0 to 4"),
-        ({"train_loss": np.zeros(3)}, "train_loss must be one floating-point number"),
-        ({"images": np.array([None])}, "cannot be read as .npz"),
+        ({"images": None}, "'images'"),
+        ({"output": None}, "'output'"),
+        ({"images": images_of(5, 1, 3, size=32)}, "(n, 3, 84, 84)"),
+        ({"images": images_of(5, 1, 3)[:19]}, "19 images and 15 queries"),
+        ({"output": np.zeros((14, 5))}, "20 images and 14 queries"),
+        ({"output": np.zeros((20, 5))}, "20 images and 20 queries"),
+        ({"output": np.zeros((2, 3, 5))}, "(2, 3, 5)"),
+        ({"output": np.full(15, 5)}, "from 0 to 4"),
+        ({"output": np.full(15, 0.5)}, "from 0 to 4"),
+        ({"train_loss": np.zeros(3)}, "train_loss"),
+        ({"images": np.array([None])}, ".npz"),
     ],
 )
 def test_a_file_to_compare_with_that_does_not_fit(fsf, tmp_path, checkpoint, other, said) -> None:
@@ -246,111 +231,80 @@ def test_a_file_to_compare_with_that_does_not_fit(fsf, tmp_path, checkpoint, oth
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_file_to_compare_with_that_cannot_be_read(fsf, checkpoint) -> None:
-    one_line(
-        fsf("import", "libfewshot", str(checkpoint), "--check", "nowhere.npz"),
-        "--check nowhere.npz: no such file",
-    )
-    one_line(
-        fsf("import", "libfewshot", str(checkpoint), "--check", "config.yaml"),
-        "config.yaml: cannot be read as .npz",
-    )
-
-
-def changed(checkpoint: Path, **changes) -> None:
+def configured(**changes):
     """Change keys of the configuration; dots lead into it."""
-    path = checkpoint / "config.yaml"
-    config = yaml.safe_load(path.read_text())
-    for dotted, value in changes.items():
-        *above, last = dotted.split("__")
-        node = config
-        for key in above:
-            node = node[key]
-        node[last] = value
-    path.write_text(yaml.safe_dump(config))
+
+    def change(checkpoint: Path) -> None:
+        path = checkpoint / "config.yaml"
+        config = yaml.safe_load(path.read_text())
+        for dotted, value in changes.items():
+            *above, last = dotted.split("__")
+            node = config
+            for key in above:
+                node = node[key]
+            node[last] = value
+        path.write_text(yaml.safe_dump(config))
+
+    return change
 
 
-def reweighed(checkpoint: Path, **changes) -> None:
+def weighted(**changes):
     """Change weights of the checkpoint, or take them out."""
-    path = checkpoint / "model_best.pth"
-    state = torch.load(path, weights_only=True)
-    state |= changes
-    torch.save({k: v for k, v in state.items() if v is not None}, path)
 
+    def change(checkpoint: Path) -> None:
+        path = checkpoint / "model_best.pth"
+        state = torch.load(path, weights_only=True)
+        state |= {f"emb_func.layer{name.replace('_', '.', 2)}": v for name, v in changes.items()}
+        torch.save({k: v for k, v in state.items() if v is not None}, path)
 
-def test_every_weight_that_does_not_fit_is_named(fsf, tmp_path, checkpoint) -> None:
-    reweighed(
-        checkpoint,
-        **{
-            "emb_func.layer1.0.weight": None,
-            "emb_func.layer4.1.running_var": None,
-            "emb_func.layer5.0.weight": torch.zeros(3),
-        },
-    )
-    one_line(
-        fsf("import", "libfewshot", str(checkpoint)),
-        "missing: emb_func.layer1.0.weight, emb_func.layer4.1.running_var",
-        "not in the model: emb_func.layer5.0.weight",
-    )
-    assert not (tmp_path / "runs").exists()
-
-
-def test_every_weight_of_another_shape_is_named(fsf, tmp_path, checkpoint) -> None:
-    reweighed(
-        checkpoint,
-        **{
-            "emb_func.layer2.0.weight": torch.zeros(64, 3, 3, 3),
-            "emb_func.layer4.1.bias": torch.zeros(32),
-        },
-    )
-    one_line(
-        fsf("import", "libfewshot", str(checkpoint)),
-        "emb_func.layer2.0.weight is (64, 3, 3, 3), must be (64, 64, 3, 3)",
-        "emb_func.layer4.1.bias is (32,), must be (64,)",
-    )
-    assert not (tmp_path / "runs").exists()
+    return change
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("change", "arguments", "said"),
     [
-        ({"classifier__name": "MeTAL"}, "classifier.name: LibFewShot's MeTAL has no counterpart"),
-        ({"backbone__name": "WRN"}, "backbone.name: LibFewShot's WRN has no counterpart"),
-        ({"classifier__kwargs": {"margin": 1}}, "classifier.kwargs.margin: unknown key"),
-        ({"backbone__kwargs": {"is_flat": True}}, "backbone.kwargs.is_flat: unknown key"),
-        ({"classifier": None}, "classifier.name: is missing"),
-        ({"way_num": "five"}, "way_num must be a number, not 'five'"),
+        (None, ("--check", "nowhere.npz"), ("--check nowhere.npz", "no such file")),
+        (None, ("--check", "config.yaml"), ("config.yaml", ".npz")),
+        (None, ("--tolerance", "0"), ("--tolerance", "0.0")),
+        (None, ("-o", "importer.checkpoint=model_last.pth"), ("model_last.pth: no such file",)),
+        (None, ("-o", "importer.file=x"), ("importer.file",)),
+        (None, ("-o", "checkpoint"), ("KEY=VALUE",)),
+        (None, ("-o", "checkpoint=model_last.pth"), ("-o importer.checkpoint=",)),
+        (lambda at: (at / "config.yaml").unlink(), (), ("config.yaml: no such file",)),
+        (configured(classifier__name="MeTAL"), (), ("config.yaml", "classifier.name", "MeTAL")),
+        (configured(backbone__name="WRN"), (), ("config.yaml", "backbone.name", "WRN")),
+        (configured(classifier__kwargs={"margin": 1}), (), ("classifier.kwargs.margin",)),
+        (configured(backbone__kwargs={"is_flat": True}), (), ("backbone.kwargs.is_flat",)),
+        (configured(classifier=None), (), ("config.yaml", "classifier.name")),
+        (configured(way_num="five"), (), ("config.yaml", "way_num", "'five'")),
+        (
+            weighted(**{"1_0_weight": None, "4_1_running_var": None, "5_0_weight": torch.zeros(3)}),
+            (),
+            (
+                "missing: emb_func.layer1.0.weight, emb_func.layer4.1.running_var",
+                "not in the model: emb_func.layer5.0.weight",
+            ),
+        ),
+        (
+            weighted(**{"2_0_weight": torch.zeros(64, 3, 3, 3), "4_1_bias": torch.zeros(32)}),
+            (),
+            (
+                "emb_func.layer2.0.weight is (64, 3, 3, 3), must be (64, 64, 3, 3)",
+                "emb_func.layer4.1.bias is (32,), must be (64,)",
+            ),
+        ),
     ],
 )
-def test_a_configuration_that_is_not_understood(fsf, tmp_path, checkpoint, changes, said) -> None:
-    changed(checkpoint, **changes)
-    one_line(fsf("import", "libfewshot", str(checkpoint)), str(checkpoint / "config.yaml"), said)
+def test_what_does_not_fit_is_named(fsf, tmp_path, checkpoint, change, arguments, said) -> None:
+    if change is not None:
+        change(checkpoint)
+    one_line(fsf("import", "libfewshot", str(checkpoint), *arguments), *said)
     assert not (tmp_path / "runs").exists()
 
 
-def test_what_is_not_there_is_named(fsf, tmp_path, checkpoint) -> None:
+def test_what_is_not_there_is_named(fsf) -> None:
     one_line(fsf("import", "libfewshot", "nowhere"), "nowhere: no such folder")
     one_line(fsf("import", "libfewshots", "nowhere"), "unknown importer 'libfewshots'", "did you")
-    one_line(
-        fsf("import", "libfewshot", str(checkpoint), "-o", "importer.checkpoint=model_last.pth"),
-        "model_last.pth: no such file",
-    )
-    one_line(
-        fsf("import", "libfewshot", str(checkpoint), "-o", "importer.file=x"),
-        "unknown option importer.file",
-    )
-    one_line(fsf("import", "libfewshot", str(checkpoint), "-o", "checkpoint"), "must be KEY=VALUE")
-    one_line(
-        fsf("import", "libfewshot", str(checkpoint), "-o", "checkpoint=model_last.pth"),
-        "only options of the importer can be set, such as -o importer.checkpoint=",
-    )
-    one_line(
-        fsf("import", "libfewshot", str(checkpoint), "--tolerance", "0"),
-        "--tolerance must be above 0, not 0.0",
-    )
-    (checkpoint / "config.yaml").unlink()
-    one_line(fsf("import", "libfewshot", str(checkpoint)), "config.yaml: no such file")
-    assert not (tmp_path / "runs").exists()
 
 
 class Touch:

@@ -6,7 +6,6 @@ import ctypes
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -196,18 +195,6 @@ def test_a_pipe_in_the_place_of_a_file_does_not_hang(made: Made, tmp_path: Path)
         (made.folder / name).unlink()
         os.mkfifo(made.folder / name)
         assert (made()[:, 0] == 10 * np.arange(10)).all()
-
-
-def test_leftovers_of_the_dead_are_swept_and_those_of_the_living_are_not(tmp_path: Path) -> None:
-    ours = {age: tmp_path / f".fsf-a.{age}.tmp" for age in ("old", "young")}
-    theirs = tmp_path / ".editor.tmp"
-    for path in (*ours.values(), theirs):
-        path.write_text("x")
-        if path is not ours["young"]:
-            os.utime(path, (time.time() - 7200,) * 2)
-    atomic_write(tmp_path / "b.txt", "y")
-    assert not ours["old"].exists()
-    assert all(path.exists() for path in (ours["young"], theirs))
 
 
 def _without_privileges() -> None:

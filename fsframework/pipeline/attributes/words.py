@@ -123,8 +123,8 @@ def _absent(pool: ImagePool, table: AttributeTable, source: str) -> list[str]:
     absent = 0 if table.keys is pool.keys else len(set(pool.keys) - set(table.keys))
     if not absent:
         return []
-    held = [f"the {k} {table.provenance[k]}" for k in ("split",) if k in table.provenance]
-    of = f", a table of {' and '.join(held)}" if held else ""
+    split = table.provenance.get("split")
+    of = f", a table of the split {split}" if split else ""
     return [f"{absent:,} of the {len(pool):,} images are not in {source}{of}"]
 
 

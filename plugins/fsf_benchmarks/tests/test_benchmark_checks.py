@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fsf_benchmarks.interfaces import Answer, Benchmark, PrintedValue
+from fsf_benchmarks.interfaces import Answer, Benchmark, ExperimentDescription, PrintedValue
 from fsf_reports.values import (
     Entry,
     FigureDeclaration,
@@ -17,7 +17,7 @@ from fsf_reports.values import (
 )
 from fsframework.errors import DataError
 from fsframework.testing import checks_for, parametrize_with_checks
-from fsframework.values import ExperimentDescription, footnotes
+from fsframework.values import footnotes
 from tests.misdeclared import misdeclared
 
 

@@ -229,7 +229,8 @@ def _write_table(path: Path, files: Sequence[str]) -> Path:
 
 def _blocks(count: int, model: Model) -> Iterator[range]:
     """Yield the queries that a method is shown together, block by block."""
-    at_once = count if model.transductive else _QUERIES_AT_ONCE[model.consumes]
+    method = model.network.method
+    at_once = count if method.transductive else _QUERIES_AT_ONCE[method.consumes]
     for start in range(0, count, at_once):
         yield range(start, min(start + at_once, count))
 
@@ -278,7 +279,7 @@ class _Images:
     def _read(self, rows: Sequence[int]) -> UInt8Array:
         scaled = self.options["decoding"] == "scaled"
         read = self.dataset.scaled_images if scaled else self.dataset.images
-        return read(rows, self.model.image_size, self.model.interpolation)
+        return read(rows, self.model.image_size, self.model.network.interpolation)
 
 
 def _probabilities(model: Model, support: Items, query: Items) -> FloatArray:
@@ -303,7 +304,7 @@ def _model_notes(model: Model) -> Iterator[str]:
         )
     elif model.trained == "backbone":
         yield f"the weights of {model.name} itself are untrained; give a run of it with --model"
-    if model.transductive:
+    if model.network.method.transductive:
         yield (
             f"{model.name} uses all queries together: with other queries, an image may get other "
             "scores"

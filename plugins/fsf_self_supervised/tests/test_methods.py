@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsf_methods.adaptation import ContrastiveCentroids
 from fsf_methods.transfer import NCC, Logistic
-from fsf_self_supervised.methods import BECLR, MoCo, OpTA, PsCo, SimCLR, UniSiam
+from fsf_self_supervised.methods import BECLR, MoCo, OpTA, PsCo, UniSiam
 from fsf_self_supervised.methods._losses import (
     cross_views,
     log_uniformity,
@@ -20,9 +19,7 @@ from fsf_self_supervised.methods._losses import (
     queue_contrast,
 )
 from fsf_self_supervised.methods._opta import relative_cost, transport_plan
-from fsf_self_supervised.methods._pairs import PairMethod
 from fsf_self_supervised.methods._psco import pseudo_supervised
-from fsf_self_supervised.views import Rotation
 from fsf_self_supervised.views import SimCLR as StrongViews
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ToyBackbone, check_solves_toy_task
@@ -207,52 +204,7 @@ def test_without_passes_opta_is_its_classifier_on_class_means() -> None:
     torch.testing.assert_close(method.scores(*away), expected)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        (SimCLR, {"temperature": 0.0}, "temperature must be above 0, got 0"),
-        (MoCo, {"momentum": 1.0}, r"momentum must be in \[0, 1\), got 1"),
-        (MoCo, {"parts": 0}, "parts must be at least 1, got 0"),
-        (UniSiam, {"width": 3}, "width must be at least 4, got 3"),
-        (UniSiam, {"teacher_width": 3}, "teacher_width must be at least 4, got 3"),
-        (PsCo, {"queue": 3}, "queue must be at least shots, 4, got 3"),
-        (PsCo, {"space": "maps"}, "space must be one of heads, backbone, got 'maps'"),
-        (BECLR, {"inference": NCC(), "mask": 1.0}, r"mask must be in \[0, 1\), got 1"),
-        (BECLR, {"inference": NCC(), "memory": 100}, "memory must be at least clusters, 200"),
-        (BECLR, {"inference": ContrastiveCentroids()}, "inference must consume vectors and learn"),
-    ],
-)
-def test_options_outside_their_range(
-    kind: type[PairMethod], options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(OptionError, match=message):
-        kind(views=Dimmed(), **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"ratio": 1.5}, r"ratio must be in \[0, 1\], got 1.5"),
-        ({"passes": -1}, "passes must be at least 0, got -1"),
-        ({"classifier": ContrastiveCentroids()}, "classifier must consume vectors and learn"),
-    ],
-)
-def test_options_of_opta_outside_their_range(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        OpTA(**{"classifier": NCC(), **options})
-
-
 @pytest.mark.slow
 def test_psco_is_checkable_with_its_own_defaults() -> None:
     # Its views leave nothing of a toy class.
     check_solves_toy_task(lambda: PsCo(views=StrongViews()))
-
-
-def test_views_must_be_pairs() -> None:
-    with pytest.raises(OptionError, match="must make two views of an image, but Rotation makes 4"):
-        SimCLR(views=Rotation())
-    method = built(SimCLR(views=Dimmed()))
-    with pytest.raises(OptionError, match="SimCLR learns from views, but this step has none"):
-        method.loss(Batch())
-    with pytest.raises(OptionError, match="views must make no small ones"):
-        method.loss(Batch(views=views(), small_views=views()))

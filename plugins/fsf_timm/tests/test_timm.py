@@ -19,6 +19,7 @@ from fsf_timm._library import load_timm
 from fsf_timm._provenance import trained_on
 from fsframework.interfaces import Backbone, DataError, OptionError, Preprocessing
 from fsframework.testing import parametrize_with_checks
+from plugins.fsf_timm.tests.files import Opens, put_in_hub, refusal
 
 VIT = partial(Timm, model="test_vit", weights="none", image_size=32)
 CNN = partial(Timm, model="test_resnet", weights="none", image_size=64)
@@ -159,13 +160,8 @@ def test_preprocessing_is_that_of_the_model() -> None:
         clip = Timm(model="vit_base_patch32_clip_224.openai", weights="none").preprocessing
         inception = Timm(model="inception_v3.tv_in1k", weights="none").preprocessing
         random = Timm(model="resnet18", weights="none").preprocessing
-        own = Timm(
-            model="resnet18",
-            weights="none",
-            image_size=100,
-            mean=(0.5, 0.4, 0.3),
-            std=(0.1, 0.2, 0.3),
-        ).preprocessing
+        given: Any = {"image_size": 100, "mean": (0.5, 0.4, 0.3), "std": (0.1, 0.2, 0.3)}
+        own = Timm(model="resnet18", weights="none", **given).preprocessing
         hub = Timm(model="resnet18.a1_in1k").preprocessing
     assert clip == Preprocessing(
         size=224,
@@ -226,15 +222,11 @@ def test_provenance() -> None:
     [
         ({"model": "resnet19"}, "timm has no model 'resnet19'; did you mean resnet"),
         ({"model": "DINOv2"}, "timm has no model 'DINOv2'; did you mean vit_base_patch14_dinov2"),
-        ({"model": "ViT_small"}, "timm has no model 'ViT_small'; did you mean vit_small_"),
         ({"model": ""}, "model must be a name that timm lists, as in timm:resnet18"),
         ({"model": "vit_smal_patch14_dinov2.lvd142m"}, "did you mean .*vit_small_patch14_dinov2"),
         ({"model": "dinov2_vits14"}, "did you mean .*vit_base_patch14_reg4_dinov2"),
         ({"model": "qqqqq"}, "timm has no model 'qqqqq' and none with a similar name"),
-        (
-            {"model": "resnet18.lvd142m"},
-            "timm has no weights 'lvd142m' for resnet18; it has .*a1_in1k",
-        ),
+        ({"model": "resnet18.lvd142m"}, "no weights 'lvd142m' for resnet18; it has .*a1_in1k"),
         ({"model": "hf-hub:a/b"}, "model must be a name that timm lists, such as resnet18"),
         ({"model": "mixer_s32_224"}, "timm has no weights for mixer_s32_224; .* mixer_b16_224"),
         ({"model": "test_resnet", "pooling": "max"}, "pooling must be one of default, class-token"),
@@ -244,8 +236,8 @@ def test_provenance() -> None:
         ({"model": "test_resnet", "std": (0.1, 0.0, 0.1)}, "std must be three numbers in 0..1"),
         ({"model": "test_resnet", "mean": (99.0, 0.0, 0.1)}, "mean must be three numbers in 0..1"),
         (
-            {"model": "test_resnet", "weights": "none", "pretrained_on": "imagenet-1k"},
-            "pretrained_on must not be set with weights=none, .*, got 'imagenet-1k'",
+            {"model": "resnet18", "weights": "none", "pretrained_on": "x"},
+            "pretrained_on .* got 'x'",
         ),
     ],
 )
@@ -362,11 +354,6 @@ def test_position_embeddings_of_another_size_are_resampled(tmp_path: Path) -> No
     assert found[:, prefix:].mean().item() == pytest.approx(smooth[:, :49].mean().item(), abs=0.02)
 
 
-class _Opens:
-    def __reduce__(self) -> Any:
-        return print, ("run on loading",)
-
-
 def test_a_file_that_does_not_fit_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -380,12 +367,8 @@ def test_a_file_that_does_not_fit_is_refused(
             path.write_bytes(raw)
         else:
             torch.save(content, path)
-        with pytest.raises(DataError) as caught:
-            CNN(weights=str(path)).load_pretrained()
-        message = str(caught.value)
-        assert message.startswith("timm:test_resnet: ")
+        message = refusal("test_resnet", weights=str(path), image_size=64)
         assert name in message
-        assert "\n" not in message
         return message
 
     lacking = refused("a.pth", {k: v for k, v in own.items() if k != first})
@@ -395,20 +378,18 @@ def test_a_file_that_does_not_fit_is_refused(
     assert "it has others, such as 'blocks." in other
     wrong = refused("c.pth", {**own, first: torch.zeros(2, 2)})
     assert f"'{first}' has the shape (2, 2), not {tuple(own[first].shape)}" in wrong
-    assert "it contains more than tensors" in refused("d.pth", {**own, "code": _Opens()})
+    assert "it contains more than tensors" in refused("d.pth", {**own, "code": Opens()})
     assert "run on loading" not in capsys.readouterr().out
     refused("e.pth", raw=pickle.dumps({"a": 1}))
     assert "contains no named tensors" in refused("f.pth", {"a": 1})
     assert "contains no named tensors" in refused("g.pth", torch.zeros(3))
     assert "cannot be read" in refused("h.safetensors", raw=b"damaged")
     assert "cannot be read" in refused("i.safetensors", raw=b"")
-    with pytest.raises(
-        DataError, match="no such file or folder .allowed: published, hub, none, a path"
-    ):
-        CNN(weights=str(tmp_path / "absent.pth")).load_pretrained()
+    told = refusal("test_resnet", weights=str(tmp_path / "absent.pth"))
+    assert "published, hub, none, a path" in told
     (tmp_path / "folder").mkdir()
-    with pytest.raises(DataError, match="neither model.safetensors nor pytorch_model.bin"):
-        CNN(weights=str(tmp_path / "folder")).load_pretrained()
+    told = refusal("test_resnet", weights=str(tmp_path / "folder"))
+    assert "model.safetensors" in told
 
 
 def test_weights_of_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,45 +397,21 @@ def test_weights_of_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     hub = Timm(model="test_resnet.r160_in1k", image_size=64)
-    with pytest.raises(DataError) as caught:
-        hub.load_pretrained(offline=True)
-    message = str(caught.value)
-    assert message.startswith("timm:test_resnet.r160_in1k: its weights are not on this machine")
-    for part in (
-        "network access is turned off",
-        "https://huggingface.co/timm/test_resnet.r160_in1k/resolve/main/model.safetensors",
-        "-o backbone.weights=FILE",
-    ):
-        assert part in message
-    assert "\n" not in message
+    told = refusal("test_resnet.r160_in1k")
+    address = "https://huggingface.co/timm/test_resnet.r160_in1k/resolve/main/model.safetensors"
+    assert address in told
+    assert "-o backbone.weights=FILE" in told
 
     trained = CNN().eval()
-    repository = tmp_path / "models--timm--test_resnet.r160_in1k"
-    snapshot = repository / "snapshots" / ("a" * 40)
-    snapshot.mkdir(parents=True)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("a" * 40)
     classifier = {"fc.weight": torch.zeros(3, 2), "fc.bias": torch.zeros(3)}
-    save_file({**weights_of(trained), **classifier}, snapshot / "model.safetensors")
+    put_in_hub(tmp_path, "test_resnet.r160_in1k", {**weights_of(trained), **classifier})
     hub.load_pretrained(offline=True)
     shown = images(64)
     with torch.no_grad():
         assert torch.equal(hub.eval()(shown), trained(shown))
 
 
-def test_a_hub_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-    import huggingface_hub.constants
-
-    def refuse(*_arguments: Any, **_options: Any) -> Any:
-        raise ConnectionError("no route to host")
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
-    with pytest.raises(DataError, match="the hub does not deliver them .ConnectionError: no"):
-        Timm(model="test_resnet.r160_in1k").load_pretrained()
-
-
-def test_an_unreachable_hub_is_asked_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_cannot_be_reached_is_asked_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -464,10 +421,14 @@ def test_an_unreachable_hub_is_asked_only_once(monkeypatch: pytest.MonkeyPatch) 
         asked.append((name, local_files_only))
         raise LocalEntryNotFoundError("not in the cache")
 
+    def refuse(*_arguments: Any, **_options: Any) -> Any:
+        raise ConnectionError("no route to host")
+
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", absent)
-    with pytest.raises(DataError, match="the hub cannot be reached"):
-        Timm(model="test_resnet.r160_in1k").load_pretrained()
+    assert "the hub cannot be reached" in refusal("test_resnet.r160_in1k", offline=False)
     assert asked == [("model.safetensors", False), ("pytorch_model.bin", True)]
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
+    assert "ConnectionError: no route" in refusal("test_resnet.r160_in1k", offline=False)
 
 
 # On some devices attention has no kernel for several sets of weights: slower, but correct.

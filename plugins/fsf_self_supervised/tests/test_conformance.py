@@ -1,0 +1,64 @@
+"""All methods and makers of views pass the checks of their kind."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fsf_methods.metric import R2D2, ProtoNet
+from fsf_methods.transfer import NCC, Logistic
+from fsf_self_supervised.methods import BECLR, MoCo, OpTA, PsCo, SimCLR, UniSiam
+from fsf_self_supervised.pretext import BF3S, HTS, SLA, SSFSL
+from fsf_self_supervised.views import ColorPermutation, Jigsaw, MoCoV2, MultiCrop, Patches, Rotation
+from fsf_self_supervised.views import SimCLR as SimCLRViews
+from fsframework.testing import parametrize_with_checks
+from tests.toy_views import Dimmed
+
+TURNED = partial(Rotation, angles=(0, 180))
+SWAPPED = partial(ColorPermutation, orders=("rgb", "bgr"))
+MAKERS = [
+    Rotation,
+    TURNED,
+    ColorPermutation,
+    Patches,
+    partial(Patches, gap=0.0),
+    Jigsaw,
+    partial(Jigsaw, grid=2, n_permutations=24),
+    SimCLRViews,
+    MoCoV2,
+    MultiCrop,
+    partial(MultiCrop, n_small=0),
+]
+METHODS = [
+    partial(SimCLR, views=Dimmed()),
+    partial(SimCLR, views=Dimmed(), head="none"),
+    partial(MoCo, views=Dimmed(), queue=64, parts=2),
+    partial(UniSiam, views=Dimmed()),
+    partial(UniSiam, views=Dimmed(), teacher_width=16),
+    partial(PsCo, views=Dimmed(), queue=64, width=16, hidden=32),
+    partial(
+        BECLR, views=Dimmed(), inference=NCC(), memory=96, clusters=4, start=2, k=2, momentum=0.9
+    ),
+    partial(OpTA, classifier=Logistic()),
+]
+
+
+def wrapped(wrapper: Any, base: Any, views: Any = TURNED, **options: Any) -> Any:
+    return wrapper(base=base(), views=views(), **options)
+
+
+PRETEXT = [
+    partial(wrapped, SSFSL, ProtoNet, hidden=8),
+    partial(wrapped, SSFSL, R2D2, Jigsaw, hidden=8),
+    partial(wrapped, BF3S, R2D2, blocks=1),
+    partial(wrapped, BF3S, ProtoNet, Patches, pretext="location"),
+    partial(wrapped, SLA, ProtoNet, self_distillation=True),
+    partial(wrapped, SLA, R2D2, SWAPPED),
+    partial(wrapped, HTS, R2D2),
+    partial(wrapped, HTS, ProtoNet, SWAPPED),
+]
+
+
+@parametrize_with_checks([*MAKERS, *METHODS, *PRETEXT])
+def test_conformance(make: Any, check: Any) -> None:
+    check(make)
