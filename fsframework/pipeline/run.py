@@ -477,7 +477,7 @@ def component_record(component: Component) -> ComponentRecord:
 
 def plugin_records(components: Iterable[Component]) -> tuple[PluginRecord, ...]:
     """Return the plugins of components, each once, sorted."""
-    plugins = {component.loaded.plugin for component in components}
+    plugins = {component.plugin for component in components}
     return tuple(
         sorted(PluginRecord(p.kind, p.name, p.target, p.distribution, p.version) for p in plugins)
     )

@@ -353,7 +353,7 @@ def _nothing_to_train(registry: Registry, whole: Mapping[str, Any]) -> bool:
     A method that still lacks options that it needs, which a recipe may give, is taken to have some.
     """
     request = whole["method"]
-    cls = registry.load("method", str(value_of(request)).partition(":")[0]).cls
+    cls = registry.load("method", str(value_of(request)).partition(":")[0])
     given = {cls.argument, *(request if isinstance(request, Mapping) else ())}
     needed = {name for name, (_, default) in parameters(cls).items() if default is Parameter.empty}
     if needed - given:

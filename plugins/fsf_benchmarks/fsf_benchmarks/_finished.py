@@ -72,7 +72,7 @@ def _of_run(run: Run) -> str:
 
 
 def _of_experiment(experiment: Experiment, opened: dict[str, tuple[str, str]]) -> str:
-    loaded = [c.loaded.plugin for c in experiment.components() if c.kind != "statistic"]
+    loaded = [c.plugin for c in experiment.components() if c.kind != "statistic"]
     fingerprint, split = _data_of(experiment, opened)
     options = _deciding(experiment.options)
     return canonical(

@@ -10,7 +10,7 @@ from fsframework.components.resolution import resolve_component
 from fsframework.interfaces import FewShotMethod, OptionError
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 
-METHODS = {name: Registry().load("method", name).cls for name in Registry().names("method")}
+METHODS = {name: Registry().load("method", name) for name in Registry().names("method")}
 WRAPPERS = ["ata", "ft", "ifsl", "lrp"]
 OWN = {
     "ata": {"trains_on_images"},

@@ -14,7 +14,7 @@ from fsframework.components.resolution import resolve_component
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 
-METHODS = {name: Registry().load("method", name).cls for name in Registry().names("method")}
+METHODS = {name: Registry().load("method", name) for name in Registry().names("method")}
 BESIDE = {"views", "trains_on_images", "weightless"}
 INSTEAD = {*BESIDE, "consumes", "embeds_images"}
 OWN = {"ssfsl": BESIDE, "bf3s": BESIDE, "sla": {*INSTEAD, "n_way"}, "hts": INSTEAD}
