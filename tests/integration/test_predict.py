@@ -108,7 +108,7 @@ def test_many_classes_show_the_likeliest(fsf: Fsf, tmp_path: Path) -> None:
         (("new", "--support", "few", "--model", "other"), "no run 'other'"),
         (("new", "--support", "few", "-o", "tasks=3"), "tasks"),
         (("new", "--support", "few", "--method", "nonsense"), "unknown method"),
-        (("new", "--support", "few", "--image-size", "2"), "image_size must be"),
+        (("new", "--support", "few", "--image-size", "2"), "--image-size"),
     ],
 )
 def test_bad_input_is_one_line(
