@@ -110,11 +110,11 @@ def test_plugins_keep_their_contracts(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     registry = Registry()
     found = registry.load_file(saved(ROOT / "docs" / "writing-plugins.md", tmp_path))
-    kinds = {loaded.plugin.kind for loaded in found}
+    kinds = {plugin.kind for plugin in found}
     assert kinds == set(registry.kinds) - {"command"}
-    for loaded in found:
-        name, kind = loaded.plugin.name, loaded.plugin.kind
-        nested = {"base": "mine"} if "base" in parameters(loaded.cls) else {}
+    for plugin in found:
+        name, kind = plugin.name, plugin.kind
+        nested = {"base": "mine"} if "base" in parameters(registry.class_of(plugin)) else {}
         component = resolve_component(registry, kind, {"name": name, **nested})
         results = check_component(component.create, kind)
         assert [(name, r.name, r.message) for r in results if r.outcome == "failed"] == []

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fsframework.components.kinds import kind_of
-from fsframework.components.registry import Loaded, Plugin
+from fsframework.components.registry import Plugin
 from fsframework.components.resolution import Component
 from fsframework.interfaces import Backbone, Batch, Dataset, FewShotMethod
 from fsframework.pipeline.progress import Advance, Reporter
@@ -125,7 +125,7 @@ def component(cls: type[Any], **options: Any) -> Component:
     """Wrap a class as if it had been loaded."""
     kind = kind_of(cls) or "any"
     plugin = Plugin(kind, cls.__name__.lower(), f"toys:{cls.__name__}", "toys", "1")
-    return Component(Loaded(plugin, cls), options, {})
+    return Component(plugin, cls, options, {})
 
 
 class Killed(Exception):

@@ -1,22 +1,28 @@
-"""Grids of options: every combination of the values of several options."""
+"""Grids of options: combinations of the values of several options, and conditions on them."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.components import Given, plain_tree
-from fsframework.errors import OptionError, argument
-from fsframework.values import ExperimentDescription
+from fsframework.components.options import Given, plain_tree
+from fsframework.errors import OptionError, argument, close_matches
+from fsframework.pipeline.experiment.options import given_tree
 
 __all__ = [
     "Axes",
+    "Combination",
+    "Override",
     "axes_of_table",
-    "experiments_of",
+    "check_conditions",
+    "combinations_of",
+    "read_overrides",
     "read_seeds",
     "shown",
     "split_values",
@@ -51,7 +57,7 @@ def read_seeds(given: Any) -> tuple[int, ...]:
     """Return a list of seeds, each once.
 
     Args:
-        given: a number, several, or a text with numbers and ranges.
+        given: numbers, and texts with numbers and ranges; one or several.
 
     Raises:
         OptionError: one is not a number, a range is empty, or a seed appears twice.
@@ -59,26 +65,23 @@ def read_seeds(given: Any) -> tuple[int, ...]:
     >>> read_seeds("0-2,7"), read_seeds(range(3))
     ((0, 1, 2, 7), (0, 1, 2))
     """
-    several = [given] if isinstance(given, int) else given
-    parts = split_values(given) if isinstance(given, str) else [str(one) for one in several]
-    found: list[int] = []
-    for part in parts:
+    several = [given] if isinstance(given, (int, str)) else list(given)
+    called, found = argument("seeds", given), list[int]()
+    for part in split_values(",".join(map(str, several))) if several else ():
         match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part)
         if match is None:
             raise OptionError(
-                f"{argument('seeds', given)}: {part!r} is neither a whole number from 0 nor a "
-                "range such as 0-9"
+                f"{called}: {part!r} is neither a whole number from 0 nor a range such as 0-9"
             )
         first, last = int(match[1]), int(match[2] or match[1])
         if not 0 <= last - first < _MOST_EXPERIMENTS:
             raise OptionError(
-                f"{argument('seeds', given)}: the range {part} must have 1 to "
-                f"{_MOST_EXPERIMENTS:,} seeds"
+                f"{called}: the range {part} must have 1 to {_MOST_EXPERIMENTS:,} seeds"
             )
         found += range(first, last + 1)
     for seed, times in Counter(found).items():
         if times > 1:
-            raise OptionError(f"{argument('seeds', given)}: {seed} appears {times} times")
+            raise OptionError(f"{called}: {seed} appears {times} times")
     return tuple(found)
 
 
@@ -93,10 +96,9 @@ def axes_of_table(table: Any) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for key, node in _leaves_of(table, ""):
         values = node.value if isinstance(node, Given) else node
-        values = list(values) if isinstance(values, (list, tuple)) else [values]
-        if not values:
+        found[key] = list(values) if isinstance(values, (list, tuple)) else [values]
+        if not found[key]:
             raise OptionError(f"grid.{key}: the list is empty")
-        found[key] = values
     return found
 
 
@@ -108,32 +110,42 @@ def _leaves_of(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any
             yield f"{prefix}{key}", node
 
 
-def experiments_of(axes: Axes) -> list[ExperimentDescription]:
-    """Return an experiment for each combination of values; the last axis changes fastest.
+@dataclass(frozen=True)
+class Combination:
+    """A value of each axis.
 
-    Its tags are the values as tables show them; its name has those of axes with several.
+    Args:
+        name: those of axes with several, for messages.
+        values: by axis.
+        tags: the same as tables show them.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    tags: Mapping[str, str]
+
+
+def combinations_of(axes: Axes) -> list[Combination]:
+    """Return every combination of values; the last axis changes fastest.
 
     Raises:
         OptionError: a value appears twice, or there are more than 100,000 combinations.
 
-    >>> [one.name for one in experiments_of({"method": ["ncc", "maml"], "shot": [1], "seed": [0]})]
+    >>> [one.name for one in combinations_of({"method": ["ncc", "maml"], "shot": [1]})]
     ['method ncc', 'method maml']
     """
-    count = 1
-    for values in axes.values():
-        count *= len(values)
+    count = math.prod(map(len, axes.values()))
     if count > _MOST_EXPERIMENTS:
         raise OptionError(
             f"the grid has {count:,} experiments; at most {_MOST_EXPERIMENTS:,} are allowed"
         )
-    varied = [key for key, values in axes.items() if len(values) > 1]
-    labels = {key: _labels(key, values) for key, values in axes.items()}
+    pairs = [list(zip(_labels(key, axes[key]), axes[key], strict=True)) for key in axes]
     found = []
-    for places in itertools.product(*(range(len(values)) for values in axes.values())):
-        cell = {key: axes[key][place] for key, place in zip(axes, places, strict=True)}
-        tags = {key: labels[key][place] for key, place in zip(axes, places, strict=True)}
-        name = ", ".join(f"{_spoken(key)} {tags[key]}" for key in varied)
-        found.append(ExperimentDescription(name or "the only experiment", cell, tags=tags))
+    for chosen in itertools.product(*pairs):
+        tags = {key: label for key, (label, _) in zip(axes, chosen, strict=True)}
+        values = {key: value for key, (_, value) in zip(axes, chosen, strict=True)}
+        name = ", ".join(f"{_spoken(key)} {tags[key]}" for key in axes if len(axes[key]) > 1)
+        found.append(Combination(name or "the only experiment", values, tags))
     return found
 
 
@@ -155,10 +167,8 @@ def _labels(key: str, values: Sequence[Any]) -> list[str]:
 
 def _is_plain(value: Any) -> bool:
     """Return whether a label tells all of a value."""
-    if isinstance(value, Mapping):
-        return all(map(_is_plain, value.values()))
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_plain, value))
+    if isinstance(value, (Mapping, list, tuple)):
+        return all(map(_is_plain, value.values() if isinstance(value, Mapping) else value))
     return isinstance(value, (str, int, float, Path)) or value is None
 
 
@@ -184,3 +194,80 @@ def shown(value: Any) -> str:
 
 def _spoken(key: str) -> str:
     return key.removeprefix("sampler.n_").replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Override:
+    """Options of the experiments that have certain tags, or experiments that are left out.
+
+    Args:
+        conditions: values by name of a tag; one of each must hold.
+        options: a tree of options.
+    """
+
+    conditions: Mapping[str, tuple[str, ...]]
+    options: Mapping[str, Any]
+
+    def holds_for(self, tags: Mapping[str, Any]) -> bool:
+        """Whether an experiment has the tags."""
+        return all(
+            key in tags and str(tags[key]) in values for key, values in self.conditions.items()
+        )
+
+
+def read_overrides(raw: Any, what: str = "overrides") -> tuple[Override, ...]:
+    """Read a list of a configuration file.
+
+    Args:
+        raw: the list.
+        what: ``overrides``, each with options below ``set``; or ``exclude``, with conditions only.
+
+    Raises:
+        OptionError: it is not such a list; the message gives the number of what is wrong.
+    """
+    if not isinstance(raw, list):
+        raise OptionError(f"{what} must be a list of tables: [[{what}]]")
+    found = []
+    for number, table in enumerate(raw, start=1):
+        options = table.get("set", {})
+        if what == "exclude" and (options or not table):
+            raise OptionError(
+                f"exclude, number {number}: must have conditions only, such as method = 'maml'"
+            )
+        if what == "overrides" and not (options and isinstance(options, Mapping)):
+            raise OptionError(
+                f"overrides, number {number}: sets no option; put options below set, as in "
+                "[overrides.set.training]"
+            )
+        values = {key: plain_tree(node) for key, node in table.items() if key != "set"}
+        several = {k: v if isinstance(v, (list, tuple)) else [v] for k, v in values.items()}
+        conditions = {key: tuple(map(shown, own)) for key, own in several.items()}
+        found.append(Override(conditions, given_tree(options, what)))
+    return tuple(found)
+
+
+def check_conditions(
+    what: str, conditioned: Sequence[Override], axes: Mapping[str, Sequence[str]]
+) -> None:
+    """Check that conditions refer to axes of a grid and to values of theirs.
+
+    Args:
+        what: the list that they are from.
+        conditioned: what it holds.
+        axes: values of each axis, as tables show them.
+
+    Raises:
+        OptionError: a condition names another axis or value.
+    """
+    for number, one in enumerate(conditioned, start=1):
+        for key, values in one.conditions.items():
+            if key not in axes:
+                raise OptionError(
+                    f"{what}, number {number}: {key!r} is not an axis of the grid"
+                    f"{close_matches(key, axes)}; its axes are {', '.join(axes)}"
+                )
+            for value in [value for value in values if value not in axes[key]]:
+                raise OptionError(
+                    f"{what}, number {number}: {value!r} is not a value of {key} in the grid"
+                    f"{close_matches(value, axes[key])}; its values are {', '.join(axes[key])}"
+                )

@@ -1,4 +1,4 @@
-"""The launcher that a call or a command asks for."""
+"""The launcher that a call or a command asks for, and what its workers need."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from fsframework.api.components import component
 from fsframework.api.session import Session
 from fsframework.interfaces.launcher import Launcher
 from fsframework.pipeline.experiment.options import merged
+from fsframework.pipeline.mapping import MOST_DEATHS, mapped, portable, worker_session
 
-__all__ = ["without_launcher"]
+__all__ = ["MOST_DEATHS", "mapped", "portable", "without_launcher", "worker_session"]
 
 
 def without_launcher(
@@ -26,12 +27,9 @@ def without_launcher(
         PluginError: the launcher is unknown or cannot be loaded.
         OptionError: an option of it is not allowed.
     """
-    asked: list[Mapping[str, Any]] = [
-        {"launcher": tree["launcher"]} for tree in trees if "launcher" in tree
-    ]
+    asked = merged(*({"launcher": tree["launcher"]} for tree in trees if "launcher" in tree))
     rest = [{key: node for key, node in tree.items() if key != "launcher"} for tree in trees]
     if not asked:
         return None, rest
-    request = merged(*asked)["launcher"]
-    made: Launcher = component(session.registry, "launcher", request).create()
+    made: Launcher = component(session.registry, "launcher", asked["launcher"]).create()
     return made, rest

@@ -56,7 +56,7 @@ def _with_status(registry: Registry, plugin: Plugin) -> Plugin:
 def _load(registry: Registry, plugin: Plugin) -> Any:
     if plugin.kind == "command":
         return registry.load_command(plugin.name)
-    return registry.load(plugin.kind, plugin.name).cls
+    return registry.class_of(plugin)
 
 
 def describe_plugin(

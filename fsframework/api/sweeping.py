@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.components import Given, plain_tree
-from fsframework.api.experiments import tree_of_call
+from fsframework.api.components import plain_tree
+from fsframework.api.experiments import given_tree, tree_of_call
 from fsframework.api.grids import (
     Axes,
     axes_of_table,
-    experiments_of,
+    check_conditions,
+    combinations_of,
+    read_overrides,
     read_seeds,
     shown,
 )
 from fsframework.api.headlines import headline_of_run
 from fsframework.api.launchers import without_launcher
-from fsframework.api.overrides import Override, check_conditions, read_excluded, read_overrides
-from fsframework.api.planned import check_options
-from fsframework.api.running import Run, Runs, load_run
+from fsframework.api.running import Run, Runs
 from fsframework.api.session import Session, open_session
-from fsframework.api.sweeps import (
-    Planned,
-    Sweep,
-    planned_over,
-    run_sweep,
-    sweep_of,
-)
+from fsframework.api.sweeps import Result, Sweep, check_options, planned_over, sweep_of
 from fsframework.errors import OptionError, argument
-from fsframework.interfaces.launcher import Launcher
-from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, SEEDS, check_keys, given_tree
-from fsframework.values import (
-    ExperimentDescription,
-    ExperimentResult,
-    html_table,
-    text_table,
-)
+from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, SEEDS, check_keys
+from fsframework.values import html_table, text_table
 
-__all__ = ["Finished", "PlannedSweep", "SweepRow", "plan_sweep", "sweep"]
+__all__ = ["Finished", "SweepRow", "plan_sweep", "sweep"]
 
 _SEEDS_AXIS = "training_seed"
-_TABLES = ("grid", "overrides", "exclude")
-"""What the file of a sweep may have besides options."""
 
 
 @dataclass(frozen=True)
@@ -72,52 +59,45 @@ class Finished:
     """
 
     name: str
-    results: tuple[ExperimentResult, ...]
+    results: tuple[Result, ...]
 
-    @cached_property
-    def runs(self) -> tuple[Run, ...]:
+    @property
+    def runs(self) -> Runs:
         """The finished runs, each once, in the order of the grid."""
-        folders = dict.fromkeys(one.folder for one in self.results if one.folder is not None)
-        return tuple(load_run(folder) for folder in folders)
+        return Runs({one.run.folder: one.run for one in self.results if one.run}.values())
 
     @property
     def failures(self) -> dict[str, str]:
         """Why experiments failed, by their names."""
-        return {one.description.name: one.reason for one in self.results if one.reason}
+        return {one.planned.name: one.reason for one in self.results if one.reason}
 
     @cached_property
     def rows(self) -> tuple[SweepRow, ...]:
         """One row per combination of values, training seeds aside."""
-        by_folder = {run.folder: run for run in self.runs}
-        lines: dict[str, tuple[Mapping[str, Any], list[Run], list[str]]] = {}
+        lines: dict[str, tuple[Mapping[str, Any], list[Result]]] = {}
         for one in self.results:
-            tags = {key: value for key, value in one.tags.items() if key != _SEEDS_AXIS}
-            line = lines.setdefault(repr(sorted(tags.items())), (tags, [], []))
-            if one.folder is not None:
-                line[1].append(by_folder[one.folder])
-            else:
-                line[2].append(one.reason)
+            tags = {key: tag for key, tag in one.planned.about.items() if key != _SEEDS_AXIS}
+            lines.setdefault(repr(tags), (tags, []))[1].append(one)
         found = []
-        for told, runs, reasons in lines.values():
-            why = tuple(dict.fromkeys(reasons))
-            if not runs:
-                found.append(SweepRow(told, None, why))
-            found += [SweepRow(told, group, why) for group in Runs(runs).over_seeds()]
+        for own, results in lines.values():
+            reasons = tuple(dict.fromkeys(one.reason for one in results if one.reason))
+            groups = Runs(one.run for one in results if one.run).over_seeds()
+            found += [SweepRow(own, group, reasons) for group in groups or [None]]
         return tuple(found)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the estimates must know, each sentence once."""
-        groups = [row.group for row in self.rows if row.group is not None]
+        of_rows = [note for row in self.rows if row.group for note in row.group.notes]
         cautions = [caution for run in self.runs for caution in run.record.cautions]
-        return tuple(dict.fromkeys([*(n for group in groups for n in group.notes), *cautions]))
+        return tuple(dict.fromkeys([*of_rows, *cautions]))
 
     def to_json(self) -> dict[str, Any]:
         """Return every experiment, and the estimates over seeds, as JSON values."""
         rows = [
             {
                 "tags": dict(row.tags),
-                **({} if row.group is None else row.group.to_json()),
+                **(row.group.to_json() if row.group else {}),
                 "reasons": list(row.reasons),
             }
             for row in self.rows
@@ -131,21 +111,18 @@ class Finished:
         The columns are those of the answer of a single run; a line without a finished run has
         dashes.
         """
-        finished = [row.group for row in self.rows if row.group is not None]
-        axes = _varied([row.tags for row in self.rows])
-        shown = {
-            entry.column: entry.estimate.name
-            for group in finished[:1]
-            for entry in headline_of_run(group).table.entries
-            if entry.estimate is not None
-        }
+        axes = [axis for axis in self.rows[0].tags if len({r.tags[axis] for r in self.rows}) > 1]
+        axes = axes or list(self.rows[0].tags)
+        first = next((row.group for row in self.rows if row.group), None)
+        entries = headline_of_run(first).table.entries if first else ()
+        names = {one.column: one.estimate.name for one in entries if one.estimate}
         lines = []
         for row in self.rows:
-            known = {} if row.group is None else row.group.estimates
-            seeds = "–" if row.group is None else str(len(row.group.runs))
-            values = [str(known.get(name, "–")) for name in shown.values()]
-            lines.append([*(str(row.tags.get(axis, "")) for axis in axes), seeds, *values])
-        return [*(axis.replace("_", " ") for axis in axes), "seeds", *shown], lines
+            known = row.group.estimates if row.group else {}
+            seeds = str(len(row.group.runs)) if row.group else "–"
+            values = [str(known.get(name, "–")) for name in names.values()]
+            lines.append([*(row.tags[axis] for axis in axes), seeds, *values])
+        return [*(axis.replace("_", " ") for axis in axes), "seeds", *names], lines
 
     def __repr__(self) -> str:
         failed = (f"{name} failed: {why}" for name, why in self.failures.items())
@@ -153,27 +130,6 @@ class Finished:
 
     def _repr_html_(self) -> str:
         return html_table(*self.table(), self.name)
-
-
-@dataclass(frozen=True, eq=False)
-class PlannedSweep:
-    """A sweep that is checked, before it runs.
-
-    Args:
-        sweep: its experiments.
-        launcher: of the workers; without one, this process runs them.
-    """
-
-    sweep: Sweep
-    launcher: Launcher | None = None
-
-    def run(self) -> Finished:
-        """Run what is left, and return all results; a failed experiment is one with a reason.
-
-        Raises:
-            FsfError: workers cannot be started, or end again and again without a result.
-        """
-        return Finished(self.sweep.name, tuple(run_sweep(self.sweep, self.launcher)))
 
 
 def sweep(
@@ -225,13 +181,7 @@ def sweep(
     axes, single = _divided(arguments)
     below = tree_of_call({}, config)
     made = plan_sweep(axes, tree_of_call(single), below, session, name=name, plugins=plugins)
-    return made.run()
-
-
-def _varied(tags: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the axes with several values; of a single line, all."""
-    axes = list(dict.fromkeys(key for one in tags for key in one))
-    return [a for a in axes if len(tags) == 1 or len({str(one.get(a)) for one in tags}) > 1]
+    return Finished(made.name, tuple(made.run()))
 
 
 def _divided(arguments: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
@@ -261,7 +211,7 @@ def plan_sweep(
     *,
     name: str | None = None,
     plugins: Sequence[str | Path] = (),
-) -> PlannedSweep:
+) -> Sweep:
     """Return a sweep whose grid and options are checked; nothing runs.
 
     Args:
@@ -285,50 +235,40 @@ def plan_sweep(
     left_of_file = {
         key: values
         for key, values in table.items()
-        if not any(_overlap(_set_by(key), _set_by(other)) for other in (*axes, *given_keys))
+        if not any(_overlap(key, other) for other in (*axes, *given_keys))
     }
-    grid = {**left_of_file, **axes}
+    grid = _checked({**left_of_file, **axes})
     overrides = read_overrides(file.pop("overrides", []))
-    excluded = read_excluded(file.pop("exclude", []))
-    for tree in (own, file):
-        if "name" in tree:
-            raise OptionError(
-                f"{argument('name')}: the runs of a sweep are named after their components; give "
-                "a name to the sweep"
-            )
-    axes = _axes(grid)
-    experiments = experiments_of(axes)
-    _check_conditions(overrides, excluded, axes, table)
-    left = [one for one in experiments if not any(e.holds_for(one) for e in excluded)]
-    if not left:
-        raise OptionError(f"all {len(experiments)} experiments of the grid are excluded")
-    planned = [_planned(one, overrides, own, file, session) for one in left]
-    known = (one.resolved for one in planned if one.resolved is not None)
-    check_options(known, here=launcher is None)
-    made = sweep_of(planned, session, name=name, plugins=plugins)
-    return PlannedSweep(made, launcher)
-
-
-def _check_conditions(
-    overrides: Sequence[Override], excluded: Sequence[Override], axes: Axes, table: Axes
-) -> None:
-    """Check conditions against the axes, and those of the file before anything replaced them."""
-    values: dict[str, list[str]] = {}
-    for source in (axes, table):
-        for key, own in source.items():
-            values.setdefault(key, []).extend(map(shown, own))
-    check_conditions(overrides, excluded, values)
-    for number, one in enumerate(overrides, start=1):
-        for key in _keys_of(one.options):
-            if any(_overlap(_set_by(key), _set_by(axis)) for axis in axes):
+    excluded = read_overrides(file.pop("exclude", []), "exclude")
+    if "name" in own or "name" in file:
+        raise OptionError(
+            f"{argument('name')}: the runs of a sweep are named after their components; give a "
+            "name to the sweep"
+        )
+    for number, override in enumerate(overrides, start=1):
+        for key in _keys_of(override.options):
+            if any(_overlap(key, axis) for axis in grid):
                 raise OptionError(
                     f"overrides, number {number}: sets {key}, which is an axis of the grid"
                 )
-
-
-def _set_by(key: str) -> str:
-    """Return the dotted key of a configuration that an option sets."""
-    return _SEEDS_AXIS if key == "seeds" else ARGUMENTS[key].key if key in ARGUMENTS else key
+    combinations = combinations_of(grid)
+    # Conditions of a file may name values of its own that others have replaced.
+    known = {
+        key: [shown(value) for value in (*grid.get(key, ()), *table.get(key, ()))]
+        for key in {**grid, **table}
+    }
+    check_conditions("overrides", overrides, known)
+    check_conditions("exclude", excluded, known)
+    planned = []
+    for one in combinations:
+        if not any(condition.holds_for(one.tags) for condition in excluded):
+            holding = [o.options for o in reversed(overrides) if o.holds_for(one.tags)]
+            layers = [given_tree(plain_tree(one.values), "grid"), own, *holding, file]
+            planned.append(planned_over(one.name, one.tags, layers, session))
+    if not planned:
+        raise OptionError(f"all {len(combinations)} experiments of the grid are excluded")
+    check_options(planned, here=launcher is None)
+    return sweep_of(planned, session, name=name, plugins=plugins, launcher=launcher)
 
 
 def _keys_of(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -341,17 +281,20 @@ def _keys_of(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _overlap(first: str, second: str) -> bool:
-    """Return whether two dotted keys set the same option.
+    """Return whether two arguments or dotted keys set the same option.
 
     >>> _overlap("training", "training.epochs"), _overlap("method", "method.temperature")
     (True, False)
-    >>> _overlap("seed", "task_seed")
-    True
+    >>> _overlap("seed", "task_seed"), _overlap("shot", "sampler.n_shot")
+    (True, True)
     """
-    pair = {first, second}
-    if len(pair) == 1 or ("seed" in pair and pair & set(SEEDS)):
-        return True
-    return "training" in pair and all(key.partition(".")[0] == "training" for key in pair)
+    keys = [ARGUMENTS[one].key if one in ARGUMENTS else one for one in (first, second)]
+    keys = [_SEEDS_AXIS if key == "seeds" else key for key in keys]
+    return (
+        keys[0] == keys[1]
+        or ("seed" in keys and any(key in SEEDS for key in keys))
+        or ("training" in keys and all(key.partition(".")[0] == "training" for key in keys))
+    )
 
 
 def _check_apart(keys: Sequence[str]) -> None:
@@ -360,55 +303,31 @@ def _check_apart(keys: Sequence[str]) -> None:
     Raises:
         OptionError: they do.
     """
-    for place, key in enumerate(keys):
-        for other in keys[:place]:
-            if "seed" not in (key, other) and _overlap(_set_by(key), _set_by(other)):
-                raise OptionError(
-                    f"{argument(other)} and {argument(key)} set the same option; give one of them"
-                )
+    for first, second in itertools.combinations(keys, 2):
+        if "seed" not in (first, second) and _overlap(first, second):
+            raise OptionError(
+                f"{argument(first)} and {argument(second)} set the same option; give one of them"
+            )
 
 
-def _axes(grid: Axes) -> dict[str, list[Any]]:
+def _checked(grid: Axes) -> dict[str, Sequence[Any]]:
     """Return the axes with their arguments checked; ``seeds`` are training seeds.
 
     Raises:
         OptionError: an option is unknown, or two axes set the same.
     """
-    found: dict[str, list[Any]] = {}
+    found: dict[str, Sequence[Any]] = {}
     for key, values in grid.items():
-        own = list(values)
         if key == "seeds":
-            if any(seed in grid for seed in (*SEEDS[1:], "seed")):
+            if "seed" in grid or any(seed in grid for seed in SEEDS[1:]):
                 raise OptionError(
                     f"{argument('seeds')} are training seeds: leave out "
                     f"{argument('training_seed')} and {argument('seed')}, or give "
                     f"{argument('task_seed')} for the tasks"
                 )
-            key, own = _SEEDS_AXIS, list(read_seeds(_flat(own)))
-        elif "." not in key and key not in ARGUMENTS:
-            check_keys({key: own[0]})
-        found[key] = own
+            found[_SEEDS_AXIS] = read_seeds(plain_tree(list(values)))
+            continue
+        if "." not in key:
+            check_keys({key: values[0]})
+        found[key] = values
     return found
-
-
-def _flat(values: Sequence[Any]) -> Any:
-    """Return what was given for seeds: one text, or numbers."""
-    bare = [value.value if isinstance(value, Given) else value for value in values]
-    return bare[0] if len(bare) == 1 and isinstance(bare[0], str) else bare
-
-
-def _planned(
-    experiment: ExperimentDescription,
-    overrides: Sequence[Override],
-    given: Mapping[str, Any],
-    config: Mapping[str, Any],
-    session: Session,
-) -> Planned:
-    holding = [one.options for one in overrides if one.holds_for(experiment)]
-    layers = [
-        given_tree(plain_tree(experiment.arguments), "grid"),
-        given,
-        *reversed(holding),
-        config,
-    ]
-    return planned_over(experiment, layers, session)

@@ -10,17 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from fsframework._digest import digest_of
-from fsframework.api.experiments import merged, resolved
-from fsframework.api.planned import data_of, find_finished
+from fsframework.api.components import canonical
+from fsframework.api.experiments import Experiment, merged, resolved
+from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
-from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.experiment.configuration import Experiment
 from fsframework.pipeline.sweep import (
     Ended,
     Item,
@@ -30,19 +27,17 @@ from fsframework.pipeline.sweep import (
     run_items,
 )
 from fsframework.records import RunRecord
-from fsframework.values import ExperimentDescription, ExperimentResult
 
 __all__ = [
     "STATES",
     "Listed",
     "Planned",
+    "Result",
     "Sweep",
+    "check_options",
     "expected_time",
-    "listed_experiments",
     "listed_sweep",
     "planned_over",
-    "result_of",
-    "run_sweep",
     "sweep_of",
 ]
 
@@ -52,31 +47,97 @@ class Planned:
     """An experiment that is resolved if it can be.
 
     Args:
-        experiment: what is to run.
-        resolved: with every option, ``None`` if it cannot be resolved; ``error`` says why.
+        name: for messages.
+        about: what the caller knows of it besides.
         tree: its options, a tree of ``Given``.
+        resolved: with every option, ``None`` if it cannot be resolved; ``error`` says why.
     """
 
-    experiment: ExperimentDescription
-    resolved: Experiment | None
+    name: str
+    about: Any
     tree: Mapping[str, Any] = field(default_factory=dict)
+    resolved: Experiment | None = None
     error: FsfError | None = None
 
     @property
     def reason(self) -> str:
         """Why it cannot be resolved, in one line; empty if it can."""
-        return " ".join(str(self.error).split()) if self.error else ""
+        return _in_a_line(self.error) if self.error else ""
+
+
+def _in_a_line(error: FsfError) -> str:
+    return " ".join(str(error).split())
 
 
 def planned_over(
-    experiment: ExperimentDescription, layers: Sequence[Mapping[str, Any]], session: Session
+    name: str, about: Any, layers: Sequence[Mapping[str, Any]], session: Session
 ) -> Planned:
     """Return a planned experiment from several trees of options; earlier ones take precedence."""
     tree = merged(*layers)
     try:
-        return Planned(experiment, resolved(tree, session), tree)
+        return Planned(name, about, tree, resolved(tree, session))
     except FsfError as error:
-        return Planned(experiment, None, tree, error)
+        return Planned(name, about, tree, error=error)
+
+
+def check_options(planned: Iterable[Planned], *, here: bool = True) -> None:
+    """Check that components accept their options and that the device exists; run nothing.
+
+    Equal components are made once. A component that cannot be made for another reason, such as a
+    missing file, is left for its run to report.
+
+    Args:
+        planned: the experiments.
+        here: whether this machine runs them, and must have their device.
+
+    Raises:
+        OptionError: a component refuses its options, or this machine lacks the device.
+    """
+    tried: set[str] = set()
+    for experiment in (one.resolved for one in planned if one.resolved):
+        if here:
+            resolve_device(experiment.settings.device)
+        for component in experiment.components():
+            key = canonical([component.kind, component.to_json()])
+            if key in tried or component.kind == "dataset":
+                continue
+            tried.add(key)
+            try:
+                component.create()
+            except OptionError:
+                raise
+            except (FsfError, OSError, ImportError):
+                continue
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What came of an experiment: a finished run, or the reason why there is none.
+
+    Args:
+        planned: the experiment.
+        run: finished.
+        reason: in one line; empty where there is a run.
+    """
+
+    planned: Planned
+    run: Run | None = None
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is known of the run as JSON values."""
+        run = self.run
+        return {
+            "experiment": self.planned.name,
+            "status": "failed" if run is None else "finished",
+            "reason": self.reason,
+            "reused": run is not None and run.reused,
+            "folder": run and str(run.folder),
+            "fingerprint": run and run.record.fingerprint,
+            "estimates": {n: e.to_json() for n, e in run.estimates.items()} if run else {},
+            "notes": list(run.record.notes) if run else [],
+            "cautions": list(run.record.cautions) if run else [],
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,59 +148,68 @@ class Sweep:
         name: of the sweep.
         planned: the experiments; equal ones are run once.
         session: of the runs.
-        items: those that can run, each once.
-        keys: key of the item of each planned experiment; empty for those that cannot run.
+        items: those that can run, each once, by their keys.
+        keys: of the planned experiments; empty for those that cannot run.
+        launcher: of the workers; without one, this process runs one after the other.
     """
 
     name: str
     planned: tuple[Planned, ...]
     session: Session
-    items: tuple[Item, ...]
+    items: Mapping[str, Item]
     keys: tuple[str, ...]
+    launcher: Launcher | None = None
 
-    @property
-    def folder(self) -> SweepFolder:
-        """Where logs are kept."""
-        return SweepFolder(self.session.workspace.runs)
+    def run(self) -> list[Result]:
+        """Run what is left, and return the result of each planned experiment.
+
+        Experiments that failed before, and those whose files are damaged, are run again. Those that
+        another process has are left to it; their results count as well.
+
+        Raises:
+            FsfError: the workers cannot be started.
+        """
+        folder, reporter = SweepFolder(self.session.workspace.runs), self.session.reporter
+        known = {key: folder.finished(key) for key in self.items}
+        ended = {key: end for key, end in known.items() if end is not None}
+        before = set(ended)
+        folder.save(self.name, {key: item.name for key, item in self.items.items()})
+        left, total = [self.items[key] for key in self.items if key not in ended], len(self.items)
+        if left:
+            with reporter.stage("experiments", total, len(ended)) as advance:
+                found = run_items(
+                    left, self.session, self.launcher, self.name, lambda text: advance(0, text)
+                )
+                with closing(found):  # type: ignore[type-var]
+                    for item, end in found:
+                        ended[item.key] = end
+                        reporter.say(
+                            f"{len(ended)} of {total}: {item.name}: {_told(folder, end)} "
+                            f"({end.seconds:.1f} s)"
+                        )
+                        advance(1)
+        pairs = zip(self.planned, self.keys, strict=True)
+        return [_result(one, ended.get(key), folder.runs, key in before) for one, key in pairs]
+
+    def listed(self) -> list[Listed]:
+        """Return the experiments, equal ones once; nothing runs."""
+        folder, found = SweepFolder(self.session.workspace.runs), dict[str, Listed]()
+        for number, (planned, key) in enumerate(zip(self.planned, self.keys, strict=True)):
+            if planned.resolved is None:
+                found[str(number)] = Listed(planned.name, "cannot run", planned.reason)
+            elif key not in found:
+                found[key] = _listed(folder, key, planned.name)
+        return list(found.values())
 
 
-def _result(planned: Planned, ended: Ended | None, runs: Path) -> ExperimentResult:
-    if planned.resolved is None:
-        return ExperimentResult(description=planned.experiment, reason=planned.reason)
-    assert ended is not None, "every experiment that can run has ended"
-    reason = ended.reason
-    if not reason:
-        try:
-            return result_of(planned, replace(load_run(runs / ended.run), reused=ended.reused))
-        except FsfError as error:
-            reason = " ".join(str(error).split())
-    options = planned.resolved.options
-    return ExperimentResult(description=planned.experiment, options=options, reason=reason)
-
-
-def result_of(planned: Planned, run: Run) -> ExperimentResult:
-    """Return the result of a planned experiment whose run is finished."""
-    assert planned.resolved is not None
-    record, options = run.record, planned.resolved.options
-    return ExperimentResult(
-        description=planned.experiment,
-        # Options such as statistics are those asked for now, not those of the stored run.
-        options={
-            **options,
-            **run.options[0],
-            "level": options["level"],
-        },
-        folder=run.folder,
-        fingerprint=record.fingerprint,
-        data_fingerprint=record.digests.get("data", ""),
-        reused=run.reused,
-        trained=bool(record.training.history),
-        n_tasks={arm: one.n_tasks for arm, one in record.arms.items()},
-        estimates=run.estimates,
-        notes=record.notes,
-        cautions=record.cautions,
-        load_outcomes=lambda: run.outcomes,
-    )
+def _result(planned: Planned, ended: Ended | None, runs: Path, before: bool) -> Result:
+    if ended is None or ended.reason:
+        return Result(planned, reason=planned.reason if ended is None else ended.reason)
+    try:
+        run = load_run(runs / ended.run)
+    except FsfError as error:
+        return Result(planned, reason=_in_a_line(error))
+    return Result(planned, replace(run, reused=before or ended.reused))
 
 
 def sweep_of(
@@ -148,6 +218,7 @@ def sweep_of(
     *,
     name: str | None = None,
     plugins: Sequence[str | Path] = (),
+    launcher: Launcher | None = None,
 ) -> Sweep:
     """Return a sweep of planned experiments, ordered so that what they share is computed once.
 
@@ -156,87 +227,59 @@ def sweep_of(
         session: of the runs.
         name: of the sweep; by default one that equal experiments have in common.
         plugins: files whose plugin classes are loaded.
+        launcher: of the workers, if any.
 
     Raises:
         OptionError: the name cannot be that of a file, or no experiment can be resolved.
         PluginError: likewise.
     """
     planned = tuple(planned)
-    errors = [one.error for one in planned if one.error is not None]
-    if errors and len(errors) == len(planned):
-        raise errors[0]
-    opened: dict[str, tuple[str, str]] = {}
-    items: dict[str, Item] = {}
-    keys = []
-    folders = session.workspace
-    workspace = Workspace(folders.runs.absolute(), folders.cache.absolute())
-    files = tuple(str(Path(file).absolute()) for file in plugins)
-    for one in planned:
-        if one.resolved is None:
-            keys.append("")
-            continue
-        key = key_of_experiment(one.resolved, data_of(one.resolved, opened)[0])
-        keys.append(key)
-        item = Item(key, one.experiment.name, one.tree, group_of(one.resolved), workspace, files)
-        items.setdefault(key, item)
-    usual = f"sweep-{digest_of('sweep', sorted(items))[:8]}"
-    return Sweep(_checked_name(name) or usual, planned, session, tuple(items.values()), tuple(keys))
-
-
-def _checked_name(name: str | None) -> str:
     if name and not re.fullmatch(r"\w[\w.-]*", name):
         raise OptionError(
             f"{argument('name')} must consist of letters, digits, '-', '_' and '.', not {name!r}"
         )
-    return name or ""
+    errors = [one.error for one in planned if one.error is not None]
+    if errors and len(errors) == len(planned):
+        raise errors[0]
+    opened: dict[str, str] = {}
+    items: dict[str, Item] = {}
+    keys = []
+    workspace = session.workspace.absolute()
+    files = tuple(str(Path(file).absolute()) for file in plugins)
+    for one in planned:
+        key = ""
+        if one.resolved is not None:
+            key = key_of_experiment(one.resolved, _data_fingerprint(one.resolved, opened))
+            group = group_of(one.resolved)
+            items.setdefault(key, Item(key, one.name, one.tree, group, workspace, files))
+        keys.append(key)
+    usual = f"sweep-{digest_of('sweep', sorted(items))[:8]}"
+    return Sweep(name or usual, planned, session, items, tuple(keys), launcher)
 
 
-def run_sweep(sweep: Sweep, launcher: Launcher | None = None) -> list[ExperimentResult]:
-    """Run what is left of a sweep, and return the result of each planned experiment.
-
-    Experiments that failed before, and those whose files are damaged, are run again. Those that
-    another process has are left to it; their results count as well.
-
-    Args:
-        sweep: the experiments.
-        launcher: of workers; without one, this process runs them, one after the other.
-
-    Raises:
-        FsfError: the workers cannot be started.
-    """
-    folder, reporter = sweep.folder, sweep.session.reporter
-    known = {item.key: folder.finished(item.key) for item in sweep.items}
-    ended = {k: msgspec.structs.replace(e, reused=True) for k, e in known.items() if e is not None}
-    folder.save(sweep.name, {item.key: item.name for item in sweep.items})
-    left = [item for item in sweep.items if item.key not in ended]
-    if left:
-        total = len(sweep.items)
-        with reporter.stage("experiments", total, len(ended)) as advance:
-            found = run_items(
-                left, sweep.session, launcher, sweep.name, lambda text: advance(0, text)
-            )
-            with closing(found):  # type: ignore[type-var]
-                for item, end in found:
-                    ended[item.key] = end
-                    told = f"failed: {end.reason}" if end.reason else _told(folder, end)
-                    seconds = f"{end.seconds:.1f} s"
-                    reporter.say(f"{len(ended)} of {total}: {item.name}: {told} ({seconds})")
-                    advance(1)
-    pairs = zip(sweep.planned, sweep.keys, strict=True)
-    return [_result(planned, ended.get(key), folder.runs) for planned, key in pairs]
+def _data_fingerprint(experiment: Experiment, opened: dict[str, str]) -> str:
+    """Return the fingerprint of an experiment's data, which are opened once; else an empty text."""
+    key = canonical(experiment.dataset.to_json())
+    if key not in opened:
+        try:
+            opened[key] = experiment.dataset.create().fingerprint
+        except (FsfError, OSError):
+            opened[key] = ""
+    return opened[key]
 
 
 def _told(folder: SweepFolder, ended: Ended) -> str:
-    """Return the last gap of a run in a few words, or else its last estimate."""
+    """Return the last gap of a run in a few words, or its last estimate, or why it failed."""
+    if ended.reason:
+        return f"failed: {ended.reason}"
     try:
         record = RunRecord.load(folder.runs / ended.run)
     except FsfError as error:
         return str(error)
     found = list(record.estimates.values())
-    gaps = [estimate for estimate in found if len(estimate.arms) == 2]
     if not found:
         return "finished"
-    last = (gaps or found)[-1]
+    last = ([one for one in found if len(one.arms) == 2] or found)[-1]
     return f"{record.label(last).partition(' = ')[0]} {last}"
 
 
@@ -248,25 +291,16 @@ class Listed:
     """An experiment of a sweep.
 
     Args:
-        name: of the experiment.
+        experiment: its name.
         state: one of ``STATES``.
         detail: the run, the reason, or what its worker is doing.
         seconds: that it took, if it is finished.
     """
 
-    name: str
+    experiment: str
     state: str
     detail: str = ""
     seconds: float | None = None
-
-    @property
-    def told(self) -> str:
-        """State and detail in one cell of a table."""
-        return f"{self.state}: {self.detail}" if self.detail else self.state
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return {"experiment": self.name, **{k: v for k, v in vars(self).items() if k != "name"}}
 
 
 def listed_sweep(name: str, session: Session) -> list[Listed]:
@@ -277,25 +311,6 @@ def listed_sweep(name: str, session: Session) -> list[Listed]:
     """
     folder = SweepFolder(session.workspace.runs)
     return [_listed(folder, key, name) for key, name in folder.experiments(name).items()]
-
-
-def listed_experiments(sweep: Sweep) -> list[Listed]:
-    """Return the experiments of a planned sweep, equal ones once; nothing runs."""
-    folder, found = sweep.folder, dict[str, Listed]()
-    unknown: dict[str, Experiment] = {}
-    for number, (planned, key) in enumerate(zip(sweep.planned, sweep.keys, strict=True)):
-        name = planned.experiment.name
-        if planned.resolved is None:
-            found[str(number)] = Listed(name, "cannot run", planned.reason)
-        elif key not in found:
-            found[key] = _listed(folder, key, name)
-            if found[key].state in ("to do", "failed"):
-                unknown[key] = planned.resolved
-    # Runs that were made without a sweep count as well.
-    for key, run in zip(unknown, find_finished(list(unknown.values()), folder.runs), strict=True):
-        if run is not None:
-            found[key] = Listed(found[key].name, "finished", run.name)
-    return list(found.values())
 
 
 def _listed(folder: SweepFolder, key: str, name: str) -> Listed:

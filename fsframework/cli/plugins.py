@@ -65,7 +65,9 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
     if as_json:
         render.print_json(found)
         return
-    origin = f"{found['target']}, from {found['distribution']} {found['version']}"
+    origin = found["target"]
+    if found["version"] != "-":
+        origin += f", from {found['distribution']} {found['version']}"
     click.echo(f"{found['kind']} {found['name']!r} ({origin})\n")
     click.echo(found["doc"].replace("``", "`"))
     if found["facts"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,8 +22,8 @@ from fsframework.errors import FsfError
 from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, OF_RUN
 
 if TYPE_CHECKING:
-    from fsframework.api.sweeping import Finished, PlannedSweep
-    from fsframework.api.sweeps import Listed
+    from fsframework.api.sweeping import Finished
+    from fsframework.api.sweeps import Listed, Sweep
 
 __all__ = ["sweep"]
 
@@ -74,11 +75,11 @@ def sweep(
 
     planned = _planned(context, name)
     if dry_run:
-        from fsframework.api.sweeps import listed_experiments
-
-        _print_listed(planned.sweep.name, listed_experiments(planned.sweep), as_json)
+        _print_listed(planned.name, planned.listed(), as_json)
         return
-    found = planned.run()
+    from fsframework.api.sweeping import Finished
+
+    found = Finished(planned.name, tuple(planned.run()))
     if as_json:
         render.print_json(found.to_json())
     elif found.runs:
@@ -90,7 +91,7 @@ def sweep(
         context.exit(1)
 
 
-def _planned(context: click.Context, name: str | None) -> PlannedSweep:
+def _planned(context: click.Context, name: str | None) -> Sweep:
     """Return the sweep that the options of the command describe."""
     from fsframework.api.experiments import tree_of_call
     from fsframework.api.grids import split_values
@@ -125,13 +126,14 @@ def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
     from fsframework.cli import render
 
     if as_json:
-        render.print_json({"sweep": name, "experiments": [one.to_json() for one in listed]})
+        render.print_json({"sweep": name, "experiments": [asdict(one) for one in listed]})
         return
-    rows = [(str(n), one.name, one.told) for n, one in enumerate(listed, start=1)]
+    states = [f"{one.state}: {one.detail}".removesuffix(": ") for one in listed]
+    rows = [(str(n + 1), one.experiment, states[n]) for n, one in enumerate(listed)]
     render.print_table(("", "experiment", "state"), rows)
     click.echo()
-    states = Counter(one.state for one in listed)
-    counts = ", ".join(f"{states[state]} {state}" for state in STATES if states[state])
+    number = Counter(one.state for one in listed)
+    counts = ", ".join(f"{number[state]} {state}" for state in STATES if number[state])
     click.echo(f"sweep {name}: {len(listed)} experiments: {counts}")
     if left := expected_time(listed):
         click.echo(left)
@@ -147,7 +149,7 @@ def _print_finished(found: Finished) -> None:
     for name, reason in found.failures.items():
         click.echo(f"failed: {name}: {reason}")
     click.echo()
-    reused = sum(one.reused for one in found.results if one.finished)
+    reused = sum(one.run.reused for one in found.results if one.run)
     failed = len(found.failures)
     done = len(found.results) - failed
     click.echo(

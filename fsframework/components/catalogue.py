@@ -6,16 +6,14 @@ file is read when a data set is resolved, never by a plugin.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from fsframework._reading import check_version, parse_json, read_file
+from fsframework._reading import check_version, read_file
 from fsframework.errors import DataError
 
 __all__ = [
@@ -30,8 +28,7 @@ ADDED_VERSION = 1
 _FILE = "datasets.json"
 
 
-@dataclass(frozen=True)
-class Added:
+class Added(msgspec.Struct, frozen=True):
     """A data set that was added.
 
     Args:
@@ -47,18 +44,14 @@ class Added:
     """
 
     plugin: str
-    options: Mapping[str, Any]
-    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    options: dict[str, Any]
+    counts: dict[str, tuple[int, int]] = {}
     problems: tuple[str, ...] = ()
     fingerprint: str = ""
     when: str = ""
-    about: Mapping[str, Any] | None = None
+    about: dict[str, Any] | None = None
     columns: tuple[str, ...] = ()
     place: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return dataclasses.asdict(self)
 
 
 class _File(msgspec.Struct):
@@ -83,18 +76,14 @@ def read_added(folder: Path | None = None) -> dict[str, Added]:
     """
     path = added_folder(folder) / _FILE
     try:
-        raw = parse_json(read_file(path))
+        file = msgspec.json.decode(read_file(path), type=_File)
+        check_version(file.schema_version, ADDED_VERSION)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: the list of added data sets cannot be read ({error})") from None
-    try:
-        file = msgspec.convert(raw, _File)
-        check_version(file.schema_version, ADDED_VERSION)
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(
-            f"{path}: the list of added data sets is damaged or of another version ({error}); "
-            "delete it and add them again"
+            f"{path}: the list of added data sets cannot be read ({error}); if it is damaged or of "
+            "another version, delete it and add them again"
         ) from None
     return dict(sorted(file.datasets.items()))
 

@@ -22,7 +22,7 @@ from fsframework.components.package_files import top_level
 from fsframework.interfaces.command import Command
 from fsframework.interfaces.component import Configurable
 
-__all__ = ["GROUP_OF_KINDS", "KINDS", "Kind", "kind_of", "suite_of"]
+__all__ = ["GROUP_OF_KINDS", "KINDS", "Kind", "kind_of"]
 
 GROUP_OF_KINDS = "fsframework.kinds"
 
@@ -86,8 +86,3 @@ def kind_of(component: object) -> str | None:
     if issubclass(cls, Command):
         return "command"
     return (issubclass(cls, Configurable) and cls._kind) or None
-
-
-def suite_of(kind: str, interface: str) -> Any:
-    """Import and return the checks of a kind whose interface is in this module."""
-    return importlib.import_module(f"{top_level(interface)}.testing.{kind}").suite

@@ -32,7 +32,7 @@ from fsframework.interfaces.command import Command
 if TYPE_CHECKING:
     import click
 
-__all__ = ["InstalledCommand", "Loaded", "Plugin", "Registry", "kebab"]
+__all__ = ["InstalledCommand", "Plugin", "Registry", "kebab"]
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -80,17 +80,6 @@ class Plugin:
         if self.version == "-":
             return f"{self.kind} {self.name!r} ({self.target})"
         return f"{self.kind} {self.name!r} ({self.target}, from {self.distribution} {self.version})"
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A plugin with its class."""
-
-    plugin: Plugin
-    cls: type[Any]
-
-    def __post_init__(self) -> None:
-        remember(self.cls, self.plugin.kind, self.plugin.name, self.plugin.check)
 
 
 @dataclass(frozen=True)
@@ -168,8 +157,9 @@ class Registry:
     """
 
     def __init__(self) -> None:
-        self._files: dict[tuple[str, str], Loaded] = {}
-        self._registered: dict[tuple[str, str], Loaded] = {}
+        self._classes: dict[Plugin, type[Any]] = {}
+        self._of_files: dict[tuple[str, str], Plugin] = {}
+        self._registered: dict[tuple[str, str], Plugin] = {}
 
     @functools.cached_property
     def _distributions(self) -> tuple[Distribution, ...]:
@@ -210,7 +200,7 @@ class Registry:
 
     def plugins(self, kind: str | None = None) -> list[Plugin]:
         """Return every plugin, sorted, importing none; clashes and defects are in ``status``."""
-        rows = [*self._installed, *(loaded.plugin for loaded in self._files.values())]
+        rows = [*self._installed, *self._of_files.values()]
         rows = [p for p in rows if p.kind != "command" and kind in (None, p.kind)]
         marked = _with_clashes([(row, ()) for row in rows])
         if kind in (None, "command"):
@@ -235,7 +225,7 @@ class Registry:
             PluginError: the name is unknown, or two distributions claim it.
         """
         if (kind, name) in self._registered:
-            return self._registered[kind, name].plugin
+            return self._registered[kind, name]
         same = [plugin for plugin in self.plugins(kind) if plugin.name == name]
         if not same:
             names = sorted({*self.names(kind), *also})
@@ -248,24 +238,32 @@ class Registry:
             raise _claimed(kind, name, same)
         return same[0]
 
-    def load(self, kind: str, name: str, also: Iterable[str] = ()) -> Loaded:
+    def load(self, kind: str, name: str) -> type[Any]:
         """Import and return the class of one plugin.
 
         Args:
             kind: one of ``kinds``; a command has no class, see ``load_command``.
-            also: see ``find``.
+            name: of the plugin.
 
         Raises:
             PluginError: it is unknown, ambiguous, cannot be imported, is of the wrong type or
                 abstract.
         """
-        plugin = self.find(kind, name, also)
-        for known in (self._registered, self._files):
-            if (kind, name) in known:
-                return known[kind, name]
-        cls = self._import(plugin)
-        self._check_class(plugin, cls)
-        return Loaded(plugin, cls)
+        return self.class_of(self.find(kind, name))
+
+    def class_of(self, plugin: Plugin) -> type[Any]:
+        """Import and return the class of a plugin that was found; see ``load``."""
+        if plugin not in self._classes:
+            self._require_sound(plugin)
+            cls = self._import(plugin)
+            self._check_class(plugin, cls)
+            self._remember(plugin, cls)
+        return self._classes[plugin]
+
+    def _remember(self, plugin: Plugin, cls: type[Any]) -> Plugin:
+        self._classes[plugin] = cls
+        remember(cls, plugin.kind, plugin.name, plugin.check)
+        return plugin
 
     def register(self, kind: str, cls: type[Any]) -> Plugin:
         """Register a class of a script; it takes precedence over a plugin of the same name.
@@ -279,7 +277,7 @@ class Registry:
         target = f"{cls.__module__}:{cls.__qualname__}"
         # A class of a script does not hand its name down to those derived from it.
         plugin = Plugin(kind, _name_of(cls, vars(cls).get("name")), target, "a script", "-")
-        self._registered[kind, plugin.name] = Loaded(plugin, cls)
+        self._registered[kind, plugin.name] = self._remember(plugin, cls)
         return plugin
 
     def describe_command(self, name: str) -> Command:
@@ -316,7 +314,7 @@ class Registry:
             raise _failure(plugin, cause, "make it one with @click.command() or @click.group()")
         return found
 
-    def load_file(self, path: str | Path) -> list[Loaded]:
+    def load_file(self, path: str | Path) -> list[Plugin]:
         """Load the plugin classes of a Python file; each is named after its class in kebab case.
 
         Args:
@@ -340,8 +338,8 @@ class Registry:
             kind = kind_of(cls) if own and not inspect.isabstract(cls) else None
             if kind not in (None, "command"):
                 plugin = Plugin(kind, _name_of(cls, cls.name), str(path), "a file", "-")
-                found.append(Loaded(plugin, cls))
-                self._files[kind, plugin.name] = found[-1]
+                found.append(self._remember(plugin, cls))
+                self._of_files[kind, plugin.name] = plugin
         if not found:
             interfaces = ", ".join(sorted(kind.interface for kind in self.kinds.values()))
             raise PluginError(f"plugin file {path}: defines no concrete subclass of {interfaces}")
@@ -349,7 +347,6 @@ class Registry:
 
     def _import(self, plugin: Plugin) -> Any:
         """Import a plugin; whatever that raises is one sentence, and must not end ``fsf``."""
-        self._require_sound(plugin)
         try:
             with _printing_aside():
                 return EntryPoint(plugin.name, plugin.target, "").load()

@@ -32,7 +32,7 @@ from fsframework.components.conversion import (
     sequence_kind,
 )
 from fsframework.components.options import Given, layer
-from fsframework.components.registry import Loaded, Registry
+from fsframework.components.registry import Plugin, Registry
 from fsframework.errors import (
     DataError,
     FsfError,
@@ -65,14 +65,15 @@ class Component:
     """A plugin and the value of each of its options.
 
     Args:
-        loaded: the plugin and its class.
+        plugin: where it comes from; ``cls`` its class.
         options: converted values, ready for the constructor; a nested component stays one.
         origins: where each value came from; ``default`` for the class's own.
         added_as: the name under which the user has added this data set, if it was requested by
             that name; ``None`` for every other component.
     """
 
-    loaded: Loaded
+    plugin: Plugin
+    cls: type[Any]
     options: Mapping[str, Any]
     origins: Mapping[str, str] = field(default_factory=dict)
     added_as: str | None = None
@@ -80,12 +81,12 @@ class Component:
     @property
     def kind(self) -> str:
         """The plugin's kind."""
-        return self.loaded.plugin.kind
+        return self.plugin.kind
 
     @property
     def name(self) -> str:
         """The plugin's name."""
-        return self.loaded.plugin.name
+        return self.plugin.name
 
     @property
     def called(self) -> str:
@@ -95,11 +96,6 @@ class Component:
         if isinstance(value, Component):
             value = value.called
         return self.name if value is None else f"{self.name}:{value}"
-
-    @property
-    def cls(self) -> type[Any]:
-        """The plugin's class."""
-        return self.loaded.cls
 
     def with_options(self, values: Mapping[str, Any], origin: str) -> Component:
         """Return the component with other values of some options."""
@@ -146,7 +142,7 @@ class Component:
         parts += [
             _content_digest(c.options.get(option)) for c in self.walk() for option in c.cls.reads
         ]
-        told = [self.kind, self.name, self.loaded.plugin.version]
+        told = [self.kind, self.name, self.plugin.version]
         return digest_of(canonical([told, differing(self.cls, self.options)]), parts)
 
     def walk(self) -> list[Component]:
@@ -276,8 +272,8 @@ def resolve_component(
     name, colon, argument = str(given.value).partition(":")
     added = _added_data(registry, name) if kind == "dataset" else {}
     entry, origin = added.get(name), given.origin
-    loaded = _load(registry, kind, name, added)
-    target = loaded.cls.argument
+    plugin, cls = _load(registry, kind, name, added)
+    target = cls.argument
     if colon:
         if target is None:
             raise OptionError(f"{where} {name!r} takes no argument after the colon")
@@ -288,9 +284,9 @@ def resolve_component(
         tree = {**layer(options_added(name, entry, tree, target), ADDED_ORIGIN), **tree}
         origin = origin if entry.plugin == name else f"{ADDED_ORIGIN}: {name}"
     if kind == "dataset":
-        _demand_place(loaded, tree)
-    options, origins = _resolve_options(registry, loaded.cls, f"{kind} {name!r}", tree, where)
-    return Component(loaded, options, {"name": origin, **origins}, name if meant else None)
+        _demand_place(plugin, cls, tree)
+    options, origins = _resolve_options(registry, cls, f"{kind} {name!r}", tree, where)
+    return Component(plugin, cls, options, {"name": origin, **origins}, name if meant else None)
 
 
 def _added_data(registry: Registry, name: str) -> Mapping[str, Added]:
@@ -309,8 +305,10 @@ def _added_data(registry: Registry, name: str) -> Mapping[str, Added]:
         return {}
 
 
-def _load(registry: Registry, kind: str, name: str, added: Mapping[str, Added]) -> Loaded:
-    """Load the plugin that a name stands for."""
+def _load(
+    registry: Registry, kind: str, name: str, added: Mapping[str, Added]
+) -> tuple[Plugin, type[Any]]:
+    """Return the plugin that a name stands for, and its class."""
     plugin = added[name].plugin if name in added else name
     if plugin != name and name in registry.names(kind):
         raise PluginError(
@@ -318,7 +316,8 @@ def _load(registry: Registry, kind: str, name: str, added: Mapping[str, Added]) 
             f"({plugin}); remove the latter: fsf data remove {name}"
         )
     try:
-        return registry.load(kind, plugin, also=added)
+        found = registry.find(kind, plugin, also=added)
+        return found, registry.class_of(found)
     except PluginError as error:
         if plugin != name:
             raise PluginError(f"{kind} {name!r}, added by fsf data add: {error}") from error
@@ -332,17 +331,17 @@ def _catalogues(registry: Registry) -> str:
     found = ""
     for name in registry.names("backbone"):
         with contextlib.suppress(PluginError):
-            if catalogue := registry.load("backbone", name).cls.catalogue:
+            if catalogue := registry.load("backbone", name).catalogue:
                 found += f"; models of {catalogue} are given as {name}:NAME"
     return found
 
 
-def _demand_place(loaded: Loaded, tree: Mapping[str, Any]) -> None:
+def _demand_place(plugin: Plugin, cls: type[Any], tree: Mapping[str, Any]) -> None:
     """Check that the path of published data is given."""
-    name, about, target = loaded.plugin.name, loaded.cls.about, loaded.cls.argument
+    name, about, target = plugin.name, cls.about, cls.argument
     if about is None or target is None or target in tree:
         return
-    if parameters(loaded.cls)[target][1] is inspect.Parameter.empty:
+    if parameters(cls)[target][1] is inspect.Parameter.empty:
         raise OptionError(
             f"{name}: not added yet; fsf data add {name} {target.upper()}, or "
             f"--dataset {name}:{target.upper()} (where to get it: {about.source})"

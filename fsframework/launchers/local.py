@@ -11,12 +11,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from fsframework.errors import OptionError
+from fsframework.interfaces.checks import check_at_least
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.launchers.calls import GRACE, call, reason_of, write_output_to
 
@@ -33,6 +34,7 @@ _THREADS = (
 _SPAWN = get_context("spawn")
 
 
+@dataclass(kw_only=True, eq=False)
 class Local(Launcher):
     """Processes of this machine, which share its cores and GPUs.
 
@@ -52,12 +54,12 @@ class Local(Launcher):
         OptionError: an option is outside its range.
     """
 
-    def __init__(self, *, processes: int | None = None, threads: int | None = None) -> None:
-        for name, value in (("processes", processes), ("threads", threads)):
-            if value is not None and value < 1:
-                raise OptionError(f"{name} must be at least 1, not {value}")
-        self.processes = processes
-        self.threads = threads
+    processes: int | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        check_at_least(1, **given)
 
     def map(
         self, function: Callable[[Any], Any], items: Sequence[Any], *, name: str, logs: Path

@@ -202,17 +202,13 @@ class _Log(Reporter):
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._path = path
-        self._tell = tell
-
-    def _append(self, line: str) -> None:
-        # Not kept open: a run that is interrupted closes nothing.
-        with self._path.open("a", encoding="utf-8", errors="replace") as file:
-            file.write(line + "\n")
+        self._path, self._tell = path, tell
 
     def write(self, **told: Any) -> None:
         """Append a line."""
-        self._append(json.dumps({"time": round(time.time(), 1), **told}))
+        line = json.dumps({"time": round(time.time(), 1), **told})
+        with self._path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(line + "\n")
 
     @contextmanager
     def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
@@ -235,10 +231,6 @@ class _Log(Reporter):
     def say(self, text: str) -> None:
         """Write a line."""
         self.write(text=text)
-
-    def end(self, ended: Ended) -> None:
-        """Write the last line."""
-        self._append(msgspec.json.encode(ended).decode())
 
 
 def run_item(item: Item) -> Ended:
@@ -270,7 +262,7 @@ def _run(item: Item, session: Session, tell: Callable[[str], None]) -> Ended:
             machine=socket.gethostname(),
             time=time.time(),
         )
-        log.end(ended)
+        log.write(**msgspec.structs.asdict(ended))
         return ended
 
 
@@ -369,10 +361,6 @@ def _elsewhere(
     name: str,
 ) -> Iterator[tuple[int, Ended]]:
     folder = SweepFolder(session.workspace.runs)
-
-    def died(index: int, end: WorkerDied) -> None:
-        session.reporter.say(f"{items[index].name}: its worker died: {end}")
-
     for index, result in mapped(
         launcher,
         run_item,
@@ -386,11 +374,10 @@ def _elsewhere(
     ):
         if isinstance(result, WorkerDied):
             reason = f"{MOST_DEATHS} processes that ran it died; the last one: {result}"
-            ended = Ended(status="failed", reason=reason, machine=result.place, time=time.time())
-            _Log(folder.log(items[index].key), lambda text: None).end(ended)
-            yield index, ended
-        else:
-            yield index, result
+            result = Ended(status="failed", reason=reason, machine=result.place, time=time.time())
+            log = _Log(folder.log(items[index].key), lambda text: None)
+            log.write(**msgspec.structs.asdict(result))
+        yield index, result
 
 
 def key_of_experiment(experiment: Experiment, data_fingerprint: str) -> str:
@@ -434,5 +421,5 @@ def group_of(experiment: Experiment) -> str:
     if experiment.learns:
         parts.append(experiment.method)
         shape = [experiment.sampler.options.get(name) for name in ("n_way", "n_shot")]
-        told += [experiment.training_json(), experiment.settings.training_seed, shape]
+        told += [experiment.options["training"], experiment.settings.training_seed, shape]
     return canonical([*told, *(part.to_json() for part in parts)])

@@ -15,7 +15,7 @@ import numpy as np
 
 from fsframework._calls import checked
 from fsframework.components.objects import component_of
-from fsframework.components.registry import Loaded, Registry
+from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, canonical
 from fsframework.errors import DataError, InfeasibleTask, OptionError, PluginError, argument
 from fsframework.interfaces.dataset import Dataset
@@ -148,14 +148,14 @@ def control_of(registry: Registry, component: Component) -> tuple[Component, Con
         return None
     if not isinstance(control, Control) or not isinstance(control.sampler, TaskSampler):
         raise PluginError(
-            f"{component.loaded.plugin.described()}: control must return a Control with a "
+            f"{component.plugin.described()}: control must return a Control with a "
             f"TaskSampler, or None, not {control!r}"
         )
     found = component_of(registry, "sampler", control.sampler)
-    if found.loaded.plugin.version == "-":
+    if found.plugin.version == "-":
         # Not a plugin itself, but a part of the one that declares it.
-        plugin = dataclasses.replace(component.loaded.plugin, target=found.loaded.plugin.target)
-        found = dataclasses.replace(found, loaded=Loaded(plugin, found.cls))
+        plugin = dataclasses.replace(component.plugin, target=found.plugin.target)
+        found = dataclasses.replace(found, plugin=plugin)
     return found, control
 
 
@@ -390,7 +390,7 @@ def _smaller_stages(
     for n_shot, n_way, n_query in itertools.product(range(shot, 0, -1), ways, (most, *_QUERIES)):
         limits = {"n_way": n_way, "n_shot": n_shot, "n_query": n_query}
         stages = []
-        for stage, origins in zip(experiment.stages, experiment.origins["training"], strict=True):
+        for stage, origins in zip(experiment.stages, experiment.stage_origins, strict=True):
             smaller: dict[str, Any] = {
                 name: limits[name]
                 for name, value in stage.episode(way_shot).items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import time
 import typing
@@ -10,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from fsframework.components.kinds import kind_of, suite_of
+from fsframework.components.kinds import kind_of
+from fsframework.components.package_files import top_level
 from fsframework.components.registry import Registry, kebab
 from fsframework.interfaces.component import Configurable
 
@@ -324,7 +326,8 @@ def checks_for(kind: str | type) -> tuple[Check, ...]:
     if name is None:
         raise ValueError(f"there are no checks for {kind!r}; the kinds are {', '.join(kinds)}")
     home = kinds[name].target if isinstance(kind, str) else _interface_of(kind).__module__
-    return tuple(suite_of(name, home))
+    checks: Iterable[Check] = importlib.import_module(f"{top_level(home)}.testing.{name}").suite
+    return tuple(checks)
 
 
 def _interface_of(cls: type) -> type:

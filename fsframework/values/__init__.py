@@ -26,7 +26,6 @@ from fsframework.values._formats import SCHEMA_VERSION, read_parquet
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast, label_in_arms
 from fsframework.values.attributes import AttributeTable
 from fsframework.values.estimate import Estimate, Estimates, measure_name, table_of
-from fsframework.values.experiments import ExperimentDescription, ExperimentResult
 from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
@@ -43,8 +42,6 @@ __all__ = [
     "Contrast",
     "Estimate",
     "Estimates",
-    "ExperimentDescription",
-    "ExperimentResult",
     "FloatArray",
     "ImagePool",
     "ImageRecord",

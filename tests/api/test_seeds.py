@@ -186,7 +186,7 @@ def test_the_command_prints_estimates_over_seeds_first(fsf, group, place, monkey
     assert (done.returncode, "nothing to do" in done.stderr) == (0, True)
     lines = done.stdout.splitlines()
     head = next(i for i, line in enumerate(lines) if line.startswith("measure"))
-    assert lines[head].split()[-6:] == ["seeds", "seeds", "tasks", "images", "queries", "by"]
+    assert lines[head].split()[4:7] == ["between", "seeds", "seeds"]
     assert "training seeds: 0, 3" in lines[:head]
     assert " points of wAcc from random to biased tasks" in lines[0]
     runs = next(i for i, line in enumerate(lines) if line.startswith("run "))

@@ -1,139 +1,125 @@
+"""Names of data sets that the user has added, wherever a data set is named."""
+
 from __future__ import annotations
 
-import json
 import multiprocessing
 from pathlib import Path
 
 import pytest
 
-from fsf_tools import datasets
-from fsf_tools.data._copies import changed_list
-from fsframework.components.catalogue import Added, read_added
-from fsframework.components.options import Given
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import resolve_component
+import fsframework as fsf
+from fsf_tools import add_dataset, datasets
+from fsframework.api.components import Component, Given, component
+from fsframework.api.session import open_session
 from fsframework.errors import DataError, FsfWarning, OptionError, PluginError
 from tests.toy_published import write_toy
 
 
-def put(name: str, entry: Added) -> None:
-    with changed_list() as (entries, write):
-        entries[name] = entry
-        write()
+@pytest.fixture
+def toy(tmp_path: Path) -> tuple[Path, Path]:
+    """A plugin file, and a place with its data."""
+    return write_toy(tmp_path)
 
 
-def put_many(prefix: str) -> None:
+def resolved(plugin: Path, request: object, **options: object) -> Component:
+    session = open_session(plugins=[plugin], progress=False)
+    return component(session.registry, "dataset", request, options)
+
+
+def add_many(toy: tuple[Path, Path], prefix: str) -> None:
     for i in range(20):
-        put(f"{prefix}-{i}", Added("folder", {"path": "/x"}))
+        add_dataset("toy-set", toy[1], name=f"{prefix}-{i}", plugins=[toy[0]])
 
 
-def registry(folder: Path) -> tuple[Registry, Path]:
-    plugin, place = write_toy(folder)
-    made = Registry()
-    made.load_file(plugin)
-    return made, place
-
-
-def test_what_is_written_is_read() -> None:
-    entry = Added(
-        "folder", {"path": "/x"}, {"test": (2, 9)}, ("short",), "f", "2026-01-01", {"a": 1}
-    )
-    put("birds", entry)
-    assert read_added() == {"birds": entry}
-
-
-def test_nothing_is_lost_where_two_processes_add_at_once() -> None:
+def test_nothing_is_lost_where_two_processes_add_at_once(toy: tuple[Path, Path]) -> None:
     context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=put_many, args=(p,)) for p in ("a", "b")]
+    workers = [context.Process(target=add_many, args=(toy, prefix)) for prefix in ("a", "b")]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert len(read_added()) == 40
+    names = {f"{prefix}-{i}" for prefix in ("a", "b") for i in range(20)}
+    assert names <= {row.name for row in datasets(plugins=[toy[0]])}
 
 
 @pytest.mark.parametrize(
-    ("text", "part"),
+    ("text", "cause"),
     [
-        ("{", "cannot be read"),
-        ("[]", "damaged"),
-        ('{"schema_version": 1, "datasets": {"a": 3}}', "damaged"),
+        ("{", "truncated"),
+        ("[]", "object"),
+        ('{"schema_version": 1, "datasets": {"a": 3}}', "object"),
         ('{"schema_version": 99}', "newer"),
     ],
 )
-def test_a_damaged_list_stops_only_added_names(tmp_path: Path, text: str, part: str) -> None:
-    (tmp_path / "added").mkdir()
-    (tmp_path / "added" / "datasets.json").write_text(text)
-    with pytest.raises(DataError, match=part):
-        resolve_component(Registry(), "dataset", "birds")
-    with pytest.warns(FsfWarning, match=f"{part}.*added data sets are not known"):
-        assert resolve_component(Registry(), "dataset", "planted").name == "planted"
-    with pytest.warns(FsfWarning, match=part):
+def test_a_damaged_list_stops_only_added_names(tmp_path: Path, text: str, cause: str) -> None:
+    listed = tmp_path / "added" / "datasets.json"
+    listed.parent.mkdir()
+    listed.write_text(text)
+    with pytest.raises(DataError, match=f"{listed}.*{cause}.*add them again"):
+        fsf.dataset("birds")
+    with pytest.warns(FsfWarning, match=f"{cause}.*added data sets are not known"):
+        assert fsf.dataset("planted", n_per_class=3, size=16).native_size == 16
+    with pytest.warns(FsfWarning, match=cause):
         assert "planted" in {row.name for row in datasets()}
 
 
-def test_a_name_stands_for_plugin_and_options(tmp_path: Path) -> None:
-    known, place = registry(tmp_path)
-    put("birds", Added("toy-set", {"path": str(place), "per_class": 7}))
-    found = resolve_component(known, "dataset", Given("birds", "command line"))
+def test_a_name_stands_for_plugin_and_options(toy: tuple[Path, Path]) -> None:
+    plugin, place = toy
+    add_dataset("toy-set", place, name="birds", options={"per_class": 7}, plugins=[plugin])
+    found = resolved(plugin, Given("birds", "command line"))
     assert (found.name, found.added_as) == ("toy-set", "birds")
     assert found.options == {"path": place, "per_class": 7}
-    assert found.origins == {
-        "name": "fsf data add: birds",
-        "path": "fsf data add",
-        "per_class": "fsf data add",
-    }
-    given = {"name": "birds", "per_class": Given("9", "command line")}
-    assert resolve_component(known, "dataset", given).options["per_class"] == 9
+    assert found.origins["name"] == "fsf data add: birds"
+    assert {found.origins["path"], found.origins["per_class"]} == {"fsf data add"}
+    assert resolved(plugin, "birds", per_class="9").options["per_class"] == 9
+    spelt = resolved(plugin, f"toy-set:{place}", per_class=7)
+    assert spelt.added_as is None
+    assert spelt.fingerprint == found.fingerprint, "one run, whether named or spelt out"
 
 
-def test_the_same_run_whether_named_or_spelt_out(tmp_path: Path) -> None:
-    known, place = registry(tmp_path)
-    put("birds", Added("toy-set", {"path": str(place)}))
-    spelt = resolve_component(known, "dataset", f"toy-set:{place}")
-    assert resolve_component(known, "dataset", "birds").fingerprint == spelt.fingerprint
-
-
-def test_a_path_given_stands_above_what_was_added(tmp_path: Path) -> None:
-    known, place = registry(tmp_path)
-    put("toy-set", Added("toy-set", {"path": "/elsewhere", "per_class": 7}))
-    found = resolve_component(known, "dataset", f"toy-set:{place}")
+def test_a_path_given_stands_above_what_was_added(toy: tuple[Path, Path], tmp_path: Path) -> None:
+    plugin, place = toy
+    (tmp_path / "other" / "toy").mkdir(parents=True)
+    add_dataset("toy-set", tmp_path / "other", options={"per_class": 7}, plugins=[plugin])
+    found = resolved(plugin, f"toy-set:{place}")
     assert found.options == {"path": place, "per_class": 20}, "other data have other options"
     assert found.added_as is None
 
 
-def test_published_data_not_added_say_what_to_do(tmp_path: Path) -> None:
-    known, _ = registry(tmp_path)
-    with pytest.raises(OptionError, match=r"toy-set: not added yet; fsf data add toy-set PATH, or "
-                       r"--dataset toy-set:PATH \(where to get it: example.org/toy\)"):  # fmt: skip
-        resolve_component(known, "dataset", "toy-set")
+def test_published_data_not_added_say_what_to_do(toy: tuple[Path, Path]) -> None:
+    with pytest.raises(OptionError) as caught:
+        resolved(toy[0], "toy-set")
+    for part in ("fsf data add toy-set PATH", "--dataset toy-set:PATH", "example.org/toy"):
+        assert part in str(caught.value)
     with pytest.raises(OptionError, match="write NAME:PATH"):
-        resolve_component(known, "dataset", "folder")
+        resolved(toy[0], "folder")
 
 
-def test_what_is_gone_is_one_sentence(tmp_path: Path) -> None:
-    put("birds", Added("folder", {"path": str(tmp_path / "gone")}))
-    with pytest.raises(DataError, match=r"birds was added from .*gone, which no longer exists"):
-        resolve_component(Registry(), "dataset", "birds")
-    put("birds", Added("no-such-plugin", {"path": str(tmp_path)}))
-    with pytest.raises(PluginError, match="'birds', added by fsf data add: unknown dataset"):
-        resolve_component(Registry(), "dataset", "birds")
-
-
-def test_a_plugin_that_comes_later_does_not_take_the_name_over(tmp_path: Path) -> None:
-    known, place = registry(tmp_path)
-    put("toy-set", Added("folder", {"path": str(place)}))
-    with pytest.raises(PluginError, match="fsf data remove toy-set"):
-        resolve_component(known, "dataset", "toy-set")
-
-
-def test_an_unknown_name_suggests_what_was_added() -> None:
-    put("my-birds", Added("folder", {"path": "/x"}))
+def test_what_is_gone_is_one_sentence(toy: tuple[Path, Path]) -> None:
+    plugin, place = toy
+    add_dataset("toy-set", place, name="my-birds", plugins=[plugin])
+    with pytest.raises(PluginError, match="'my-birds', added by fsf data add: unknown dataset"):
+        fsf.dataset("my-birds")
     with pytest.raises(PluginError, match="did you mean 'my-birds'"):
-        resolve_component(Registry(), "dataset", "my-bird")
+        fsf.dataset("my-bird")
+    place.rename(place.with_name("elsewhere"))
+    with pytest.raises(DataError, match=f"my-birds was added from {place}.*fsf data remove"):
+        resolved(plugin, "my-birds")
 
 
-def test_other_kinds_have_nothing_to_do_with_it(tmp_path: Path) -> None:
-    (tmp_path / "added").mkdir()
-    (tmp_path / "added" / "datasets.json").write_text(json.dumps(3))
-    assert resolve_component(Registry(), "sampler", "random").name == "random"
+def test_a_plugin_that_comes_later_does_not_take_the_name_over(toy: tuple[Path, Path]) -> None:
+    plugin, place = toy
+    other = plugin.with_name("other.py")
+    other.write_text(plugin.read_text().replace('"toy-set"', '"birds"'))
+    add_dataset("toy-set", place, name="birds", plugins=[plugin])
+    with pytest.raises(PluginError, match="fsf data remove birds"):
+        resolved(other, "birds")
+
+
+def test_a_class_of_a_script_is_itself_whatever_was_added(toy: tuple[Path, Path]) -> None:
+    plugin, place = toy
+    add_dataset("toy-set", place, name="birds", plugins=[plugin])
+    cls = resolved(plugin, "birds").cls
+    birds = type("Birds", (cls,), {"name": None})
+    found = resolved(plugin, birds, path=place)
+    assert (found.name, found.cls, found.added_as) == ("birds", birds, None)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
+from fsframework.api.components import Component, Given, canonical, component
 from fsframework.components.conversion import convert
-from fsframework.components.options import Given
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import canonical, resolve_component
-from fsframework.errors import OptionError
+from fsframework.errors import OptionError, PluginError
+from fsframework.interfaces import Statistic
+from fsframework.values import FloatArray, Outcomes
 
 NESTED = '''
 from typing import Literal
@@ -43,6 +44,16 @@ class Several(Statistic):
 '''
 
 
+class Mine(Statistic):
+    """A statistic of a script, made of others."""
+
+    def __init__(self, *, first: Statistic, rest: tuple[Statistic, ...] = (), level: int = 1):
+        self.first, self.rest, self.level = first, rest, level
+
+    def per_task(self, outcomes: Outcomes) -> FloatArray:
+        return self.first.per_task(outcomes)
+
+
 @pytest.fixture
 def registry(tmp_path: Path) -> Registry:
     path = tmp_path / "nested.py"
@@ -52,14 +63,20 @@ def registry(tmp_path: Path) -> Registry:
     return registry
 
 
+def statistic(registry: Registry, request: Any) -> Component:
+    return component(registry, "statistic", request)
+
+
 @pytest.mark.parametrize(
     ("value", "annotation", "expected"),
     [
         ("3", int, 3),
         (3.0, int, 3),
+        ("12345678901234567891", int, 12345678901234567891),
         ("0.5", float, 0.5),
         (1, float, 1.0),
         ("yes", bool, True),
+        ("OFF", bool, False),
         (False, bool, False),
         ("none", int | None, None),
         ("4", int | None, 4),
@@ -80,59 +97,49 @@ def test_values_are_brought_to_their_type(
 
 
 @pytest.mark.parametrize(
-    ("value", "annotation", "message"),
+    ("annotation", "rule", "values"),
     [
-        ("abc", int, "x must be a whole number, not 'abc'"),
-        (2.5, int, "x must be a whole number, not 2.5"),
-        (True, int, "x must be a whole number, not True"),
-        ("abc", float, "x must be a number, not 'abc'"),
-        ("maybe", bool, "x must be true or false, not 'maybe'"),
-        (3, str, "x must be a text, not 3"),
-        ("c", Literal["a", "b"], "x must be one of a, b, not 'c'"),
-        ("1,2", tuple[float, float, float], "x must be a list of a number, not '1,2'"),
-        ("abc", int | None, "x must be a whole number or none, not 'abc'"),
-        ("1_0", int, "x must be a whole number, not '1_0'"),
-        ("1_0", float, "x must be a number, not '1_0'"),
-        ("nan", float, "x must be a number, not 'nan'"),
-        (math.inf, float, "x must be a number, not inf"),
-        (math.inf, int, "x must be a whole number, not inf"),
-        ("a\0b", Path, "x must be a path, not 'a\\x00b'"),
-        ("a\0b", str, "x must be a text, not 'a\\x00b'"),
-        (3, Path, "x must be a path, not 3"),
+        (int, "a whole number", ["abc", 2.5, True, "1_0", "1.0", math.inf]),
+        (int | None, "a whole number or none", ["abc"]),
+        (float, "a number", ["abc", "1_0", "nan", math.inf, True]),
+        (bool, "true or false", ["maybe", 1]),
+        (str, "a text", [3, "a\0b"]),
+        (Path, "a path", [3, "a\0b"]),
+        (Literal["a", "b"], "one of a, b", ["c"]),
+        (tuple[float, float, float], "a list of a number", ["1,2"]),
     ],
 )
 def test_values_of_the_wrong_type_are_refused(
-    value: object, annotation: object, message: str
+    annotation: object, rule: str, values: list[object]
 ) -> None:
-    with pytest.raises(OptionError) as caught:
-        convert(value, annotation, "x")
-    assert str(caught.value) == message
+    for value in values:
+        with pytest.raises(OptionError) as caught:
+            convert(value, annotation, "x")
+        assert str(caught.value) == f"x must be {rule}, not {value!r}"
 
 
 def test_components_nest_and_remember_where_each_value_came_from(registry: Registry) -> None:
     inner = {"name": Given("base", "exp.toml"), "factor": Given("2.5", "command line")}
-    tree = {"name": Given("wrapper", "command line"), "inner": inner}
-    component = resolve_component(registry, "statistic", tree)
-    assert component.to_json() == {
+    found = statistic(registry, {"name": Given("wrapper", "command line"), "inner": inner})
+    assert found.to_json() == {
         "name": "wrapper",
         "inner": {"name": "base", "factor": 2.5, "mode": "a"},
         "shift": 1,
     }
-    assert component.origins_json() == {
+    assert found.origins_json() == {
         "name": "command line",
         "inner": {"name": "exp.toml", "factor": "command line", "mode": "default"},
         "shift": "default",
     }
-    instance = component.create()
-    assert instance.inner.factor == 2.5
-    assert [c.name for c in component.walk()] == ["wrapper", "base"]
+    assert found.create().inner.factor == 2.5
+    assert [c.name for c in found.walk()] == ["wrapper", "base"]
 
 
 def test_an_option_may_be_several_components(registry: Registry) -> None:
-    named = resolve_component(registry, "statistic", {"name": "several", "parts": "base, base"})
+    named = statistic(registry, {"name": "several", "parts": "base, base"})
     assert [type(p).__name__ for p in named.create().parts] == ["Base", "Base"]
     tables = [{"name": Given("base", "exp.toml"), "factor": Given(2.0, "exp.toml")}, "wacc"]
-    mixed = resolve_component(registry, "statistic", {"name": "several", "parts": tables})
+    mixed = statistic(registry, {"name": "several", "parts": tables})
     assert mixed.to_json()["parts"] == [
         {"name": "base", "factor": 2.0, "mode": "a"},
         {"name": "wacc"},
@@ -140,60 +147,75 @@ def test_an_option_may_be_several_components(registry: Registry) -> None:
     assert mixed.origins_json()["parts"][0]["factor"] == "exp.toml"
     assert [c.name for c in mixed.walk()] == ["several", "base", "wacc"]
     assert mixed.fingerprint != named.fingerprint
-    with pytest.raises(OptionError, match=r"unknown option statistic\.parts\.0\.factr"):
-        resolve_component(
-            registry, "statistic", {"name": "several", "parts": [{"name": "base", "factr": 1}]}
-        )
+
+
+def test_classes_and_instances_stand_for_components_however_deep(registry: Registry) -> None:
+    base = registry.load("statistic", "base")
+    made = Mine(first=base(factor=3.0), rest=(base(mode="b"), base()), level=2)
+    found = statistic(registry, {"name": "wrapper", "inner": made})
+    parts = [{"name": "base", "factor": 1.0, "mode": mode} for mode in ("b", "a")]
+    first = {"name": "base", "factor": 3.0, "mode": "a"}
+    assert found.to_json()["inner"] == {"name": "mine", "first": first, "rest": parts, "level": 2}
+    spelt = {"name": Mine, "first": {"name": base, "factor": 3}, "rest": parts, "level": 2}
+    assert statistic(registry, spelt).fingerprint == statistic(registry, made).fingerprint
+    with pytest.raises(OptionError, match="has its options already.* level"):
+        statistic(registry, {"name": made, "level": 1})
+    del made.level
+    with pytest.raises(OptionError, match=r"Mine does not store its option 'level'"):
+        statistic(registry, made)
+    for wrong in (3, int, registry.load("sampler", "random")):
+        with pytest.raises(PluginError, match="statistic must be a name, a statistic class or"):
+            statistic(registry, wrong)
+    with pytest.raises(PluginError, match="Statistic is abstract: it lacks per_task"):
+        statistic(registry, Statistic)
 
 
 def test_fingerprints_follow_options_however_deep_and_code(
     registry: Registry, tmp_path: Path
 ) -> None:
     def fingerprint(chosen: Registry, factor: str) -> str:
-        tree: dict[str, object] = {"name": "wrapper", "inner": {"name": "base", "factor": factor}}
-        return resolve_component(chosen, "statistic", tree).fingerprint
+        inner = {"name": "base", "factor": factor}
+        return statistic(chosen, {"name": "wrapper", "inner": inner}).fingerprint
 
-    assert fingerprint(registry, "1") == fingerprint(registry, "1.0")
-    assert fingerprint(registry, "1") != fingerprint(registry, "2")
-    changed = tmp_path / "nested.py"
     before = fingerprint(registry, "1")
-    changed.write_text(
-        NESTED.replace("outcomes.class_accuracy.mean", "outcomes.class_accuracy.max")
-    )
+    assert fingerprint(registry, "1.0") == before
+    assert fingerprint(registry, "2") != before
+    changed = tmp_path / "nested.py"
+    changed.write_text(NESTED.replace("class_accuracy.mean", "class_accuracy.max"))
     again = Registry()
     again.load_file(changed)
     assert fingerprint(again, "1") != before
 
 
 @pytest.mark.parametrize(
-    ("tree", "message"),
+    ("tree", "parts"),
     [
-        (
-            {"name": "base", "facter": 1},
-            "unknown option statistic.facter (did you mean 'factor'?); "
-            "options of statistic 'base': factor, mode",
-        ),
-        ({"name": "wrapper"}, "statistic 'wrapper' needs the option statistic.inner (a statistic)"),
-        ({"name": "base", "factor": "x"}, "statistic.factor must be a number, not 'x'"),
-        ({"name": "base", "factor": {"name": "y"}}, "statistic.factor is a plain option"),
-        ({"factor": 1}, "statistic has options but no name"),
-        ({"name": "base:x"}, "statistic 'base' takes no argument after the colon"),
+        ({"name": "base", "facter": 1}, ["statistic.facter", "'factor'", "'base': factor, mode"]),
+        ({"name": "wrapper"}, ["'wrapper' needs", "statistic.inner (a statistic)"]),
+        ({"name": "base", "factor": "x"}, ["statistic.factor must be a number, not 'x'"]),
+        ({"name": "base", "factor": {"name": "y"}}, ["statistic.factor is a plain option"]),
+        ({"factor": 1}, ["statistic has options but no name", "statistic.name", "wrapper"]),
+        ({"name": "base:x"}, ["'base' takes no argument"]),
         (
             {"name": "wrapper", "inner": {"name": "base", "mode": "z"}},
-            "statistic.inner.mode must be one of a, b, not 'z'",
+            ["statistic.inner.mode must be one of a, b, not 'z'"],
+        ),
+        (
+            {"name": "several", "parts": [{"name": "base", "factr": 1}]},
+            ["unknown option statistic.parts.0.factr", "'factor'"],
         ),
     ],
 )
-def test_bad_options_are_named(registry: Registry, tree: dict[str, object], message: str) -> None:
+def test_bad_options_are_named(registry: Registry, tree: dict[str, Any], parts: list[str]) -> None:
     with pytest.raises(OptionError) as caught:
-        resolve_component(registry, "statistic", tree)
-    assert str(caught.value).startswith(message)
+        statistic(registry, tree)
+    for part in parts:
+        assert part in str(caught.value)
 
 
 def test_what_a_constructor_refuses_says_which_component(registry: Registry) -> None:
-    component = resolve_component(registry, "statistic", {"name": "base", "factor": -1})
     with pytest.raises(OptionError, match=r"statistic base: factor must be above 0, not -1\.0"):
-        component.create()
+        statistic(registry, {"name": "base", "factor": -1}).create()
 
 
 def test_canonical_does_not_depend_on_order() -> None:

@@ -64,7 +64,7 @@ def test_a_first_party_plugin_keeps_its_contract(plugin: Plugin, tmp_path: Path)
     if plugin.kind == "command":
         make = installed_command(plugin.name)
     else:
-        make = Registry().load(plugin.kind, plugin.name).cls
+        make = Registry().load(plugin.kind, plugin.name)
     if plugin.name in ("folder", "csv"):
         root = images(tmp_path / "images")
         make = partial(make, path=root if plugin.name == "folder" else root / "images.csv")

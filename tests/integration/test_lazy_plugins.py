@@ -27,7 +27,7 @@ for plugin in registry.plugins():
         continue
     for module in [name for name in sys.modules if name.startswith("fsf_")]:
         del sys.modules[module]
-    cls = registry.load(plugin.kind, plugin.name).cls
+    cls = registry.load(plugin.kind, plugin.name)
     seen.append(
         {
             "plugin": f"{plugin.kind} {plugin.name}",

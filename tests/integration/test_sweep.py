@@ -81,7 +81,7 @@ def test_a_failing_experiment_hinders_no_other_and_is_tried_again(fsf: Fsf, tmp_
 
 
 def test_a_dry_run_tells_what_is_done_and_left_and_writes_nothing(fsf: Fsf, tmp_path: Path) -> None:
-    assert fsf("run", "--method", "ncc", "--shot", "1", *SMALL).returncode == 0
+    assert fsf("sweep", "--method", "ncc", "--shot", "1", *SMALL).returncode == 0
     before = sorted(tmp_path.rglob("*"))
     done = fsf("sweep", *GRID, "--dry-run")
     assert done.returncode == 0, done.stderr
@@ -197,7 +197,7 @@ def test_a_killed_sweep_goes_on_and_two_share_the_work(tmp_path: Path) -> None:
     assert tables[0] == tables[1]
     assert results(folder) == results(tmp_path / "alone")
     logs = [path.read_text() for path in folder.glob("runs/sweeps/logs/*.jsonl")]
-    assert [log.count('"status":"finished"') for log in logs] == [1] * 4
+    assert [log.count('"status": "finished"') for log in logs] == [1] * 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from fsf_benchmarks.interfaces import Benchmark, BenchmarkResults, Selection
+from fsf_benchmarks.interfaces import Benchmark, BenchmarkResults, ExperimentDescription, Selection
 from fsf_reports.values import (
     Entry,
     FigureDeclaration,
@@ -15,7 +15,7 @@ from fsf_reports.values import (
     Series,
     TableDeclaration,
 )
-from fsframework.values import ExperimentDescription, footnotes
+from fsframework.values import footnotes
 
 __all__ = ["Crowding"]
 

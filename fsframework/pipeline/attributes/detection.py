@@ -239,7 +239,7 @@ class Detection:
                     yield from answers
                     advance(len(answers))
 
-        plugin = self.component.loaded.plugin
+        plugin = self.component.plugin
         provenance = {
             "detector": self.component.name,
             "distribution": f"{plugin.distribution} {plugin.version}",

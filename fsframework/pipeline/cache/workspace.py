@@ -25,3 +25,7 @@ class Workspace:
             runs or Path(os.environ.get("FSF_RUNS") or "runs"),
             cache or Path(os.environ.get("FSF_CACHE") or usual),
         )
+
+    def absolute(self) -> Workspace:
+        """Return the same folders for processes that may run elsewhere."""
+        return Workspace(self.runs.absolute(), self.cache.absolute())

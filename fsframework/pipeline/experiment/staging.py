@@ -105,7 +105,7 @@ def argument_apart(registry: Registry, request: Any) -> Any:
     name, colon, value = str(value_of(given) or "").partition(":")
     if not colon or not isinstance(given, Given):
         return request
-    argument_of = registry.load("method", name).cls.argument
+    argument_of = registry.load("method", name).argument
     if argument_of is None:
         return request  # explained where the method is resolved
     found["name"] = Given(name, given.origin)
@@ -116,7 +116,7 @@ def argument_apart(registry: Registry, request: Any) -> Any:
 def _argument_of(registry: Registry, request: Any) -> str:
     """Return the value of a method's argument, empty if it has none."""
     name, _, value = str(value_of(request)).partition(":")
-    cls = registry.load("method", name).cls
+    cls = registry.load("method", name)
     if value or cls.argument is None:
         return value
     given = request.get(cls.argument) if isinstance(request, Mapping) else None
@@ -127,7 +127,7 @@ def _argument_of(registry: Registry, request: Any) -> str:
 
 def resolve_stages(
     registry: Registry, training: Any, recipes: Recipes
-) -> tuple[tuple[Stage, ...], list[dict[str, Any]]]:
+) -> tuple[tuple[Stage, ...], tuple[dict[str, Any], ...]]:
     """Return the stages of a training, and the origins of their options.
 
     Args:
@@ -155,7 +155,7 @@ def resolve_stages(
             tree.pop("init_from", None)
             tree.pop("init_parts", None)
     made = [_stage(registry, tree) for tree in trees]
-    return tuple(stage for stage, _ in made), [origins for _, origins in made]
+    return tuple(stage for stage, _ in made), tuple(origins for _, origins in made)
 
 
 def _stages_below(

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fsf_benchmarks._models import of_model
-from fsf_benchmarks.interfaces import Answer, Benchmark, BenchmarkResults, Selection
+from fsf_benchmarks.interfaces import (
+    Answer,
+    Benchmark,
+    BenchmarkResults,
+    ExperimentDescription,
+    ExperimentResult,
+    Selection,
+)
 from fsf_reports.values import (
     Entry,
     FigureDeclaration,
@@ -25,7 +32,7 @@ from fsf_reports.values import (
 )
 from fsframework.api.data import draw
 from fsframework.errors import InfeasibleTask, OptionError, argument
-from fsframework.values import Estimate, ExperimentDescription, ExperimentResult, footnotes
+from fsframework.values import Estimate, footnotes
 
 __all__ = ["Contexts"]
 

@@ -20,13 +20,14 @@ from fsf_benchmarks.interfaces import (
     Benchmark,
     BenchmarkResults,
     Cell,
+    ExperimentDescription,
+    ExperimentResult,
     Labelled,
     PrintedValue,
     Selection,
 )
 from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsframework.errors import OptionError, argument
-from fsframework.values import ExperimentDescription, ExperimentResult
 
 __all__ = [
     "BACKBONE",

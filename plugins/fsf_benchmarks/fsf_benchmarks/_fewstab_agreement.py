@@ -16,11 +16,11 @@ from fsf_benchmarks._fewstab_notes import SCOPES, about, joined, named, printed,
 from fsf_benchmarks._fewstab_tables import per_task
 from fsf_benchmarks._published import DETECTORS
 from fsf_benchmarks._rank_bootstrap import bootstrap_spearman
-from fsf_benchmarks.interfaces import BenchmarkResults
+from fsf_benchmarks.interfaces import BenchmarkResults, ExperimentResult
 from fsf_reports.values import Entry, Quantity, TableDeclaration
 from fsf_statistics import FEWEST_RANKED, spearman
 from fsframework.errors import FsfError, argument
-from fsframework.values import ExperimentResult, footnotes
+from fsframework.values import footnotes
 
 __all__ = ["table_4", "table_6"]
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from fsf_benchmarks._fewstab import IFSL_BACKBONE, IFSL_ROW, spelt
 from fsf_benchmarks._fewstab_notes import about, named, printed, printed_note, settings
 from fsf_benchmarks._fewstab_tables import failed, paired_difference
-from fsf_benchmarks.interfaces import BenchmarkResults
+from fsf_benchmarks.interfaces import BenchmarkResults, ExperimentResult
 from fsf_reports.values import Entry, Quantity, TableDeclaration
-from fsframework.values import ExperimentResult, footnotes
+from fsframework.values import footnotes
 
 __all__ = ["table_s10"]
 

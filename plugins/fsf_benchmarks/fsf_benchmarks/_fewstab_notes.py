@@ -14,9 +14,8 @@ from fsf_benchmarks._fewstab import (
     TECHNIQUES,
 )
 from fsf_benchmarks._published import printed_values
-from fsf_benchmarks.interfaces import BenchmarkResults
+from fsf_benchmarks.interfaces import BenchmarkResults, ExperimentResult
 from fsf_reports.values import Quantity
-from fsframework.values import ExperimentResult
 
 __all__ = ["SCOPES", "about", "joined", "named", "printed", "printed_note", "settings"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from fsf_benchmarks._fewstab import TRAINED, shots_tested, spelt
 from fsf_benchmarks._fewstab_notes import SCOPES, about, joined, named, settings
 from fsf_benchmarks._fewstab_tables import paired_difference
-from fsf_benchmarks.interfaces import BenchmarkResults
+from fsf_benchmarks.interfaces import BenchmarkResults, ExperimentResult
 from fsf_reports.values import (
     Entry,
     FigureDeclaration,
@@ -22,7 +22,7 @@ from fsf_reports.values import (
     Series,
     TableDeclaration,
 )
-from fsframework.values import ExperimentResult, footnotes
+from fsframework.values import footnotes
 
 __all__ = ["drawn", "tabulated"]
 

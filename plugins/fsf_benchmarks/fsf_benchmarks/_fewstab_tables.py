@@ -13,12 +13,12 @@ import numpy as np
 from fsf_benchmarks._fewstab import PLAIN, TECHNIQUES, spelt
 from fsf_benchmarks._fewstab_notes import about, named, printed, printed_note, settings
 from fsf_benchmarks._published import AVERAGE, DETECTORS
-from fsf_benchmarks.interfaces import BenchmarkResults
+from fsf_benchmarks.interfaces import BenchmarkResults, ExperimentResult
 from fsf_reports.values import Entry, Quantity, TableDeclaration
 from fsframework.errors import DataError, FsfError
 from fsframework.statistics.differences import ComparisonOptions, mean_interval
 from fsframework.statistics.estimators import IntervalChoice
-from fsframework.values import ExperimentResult, FloatArray, footnotes
+from fsframework.values import FloatArray, footnotes
 
 __all__ = [
     "ABLATIONS",

@@ -23,12 +23,14 @@ from fsf_benchmarks.interfaces import (
     Benchmark,
     BenchmarkResults,
     Cell,
+    ExperimentDescription,
+    ExperimentResult,
     PrintedValue,
     Selection,
 )
 from fsf_reports.values import Entry, Quantity, TableDeclaration
 from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.values import Estimate, ExperimentDescription, ExperimentResult, footnotes
+from fsframework.values import Estimate, footnotes
 
 __all__ = [
     "BACKBONES",

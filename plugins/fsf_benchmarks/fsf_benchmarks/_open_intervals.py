@@ -20,10 +20,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fsf_benchmarks._labels import check_distinct, spelt_label
 from fsf_benchmarks._models import frozen_backbone, loaded_model
-from fsf_benchmarks.interfaces import Answer, Benchmark, BenchmarkResults, Labelled, Selection
+from fsf_benchmarks.interfaces import (
+    Answer,
+    Benchmark,
+    BenchmarkResults,
+    ExperimentDescription,
+    ExperimentResult,
+    Labelled,
+    Selection,
+)
 from fsf_reports.values import Entry, Quantity, TableDeclaration
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.values import Estimate, ExperimentDescription, ExperimentResult, TaskSet, footnotes
+from fsframework.values import Estimate, TaskSet, footnotes
 
 if TYPE_CHECKING:
     from fsframework.statistics.comparison import MeasureComparison

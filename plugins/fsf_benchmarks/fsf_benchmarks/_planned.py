@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from fsframework.api.overrides import Override
-from fsframework.api.running import Runs, load_run
-from fsframework.api.sweeps import Planned
+from fsf_benchmarks.interfaces import ExperimentDescription, ExperimentResult
+from fsframework.api.grids import Override
+from fsframework.api.running import Run, Runs
+from fsframework.api.sweeps import Planned, Result
 from fsframework.errors import OptionError, close_matches
-from fsframework.values import ExperimentDescription, ExperimentResult
 
-__all__ = ["check_overrides", "joined"]
+__all__ = ["check_overrides", "joined", "result_of"]
 
 
 def check_overrides(
@@ -47,7 +47,31 @@ def check_overrides(
                 )
 
 
-def joined(planned: Planned, results: Sequence[ExperimentResult]) -> ExperimentResult:
+def result_of(planned: Planned, result: Result) -> ExperimentResult:
+    """Return what came of a planned experiment, which is about an ``ExperimentDescription``."""
+    assert planned.resolved is not None, "experiments of benchmarks are resolved"
+    options, run = planned.resolved.options, result.run
+    if run is None:
+        return ExperimentResult(description=planned.about, options=options, reason=result.reason)
+    record = run.record
+    return ExperimentResult(
+        description=planned.about,
+        # Options such as statistics are those asked for now, not those of the stored run.
+        options={**options, **run.options[0], "level": options["level"]},
+        folder=run.folder,
+        fingerprint=record.fingerprint,
+        data_fingerprint=record.digests.get("data", ""),
+        reused=run.reused,
+        trained=bool(record.training.history),
+        n_tasks={arm: one.n_tasks for arm, one in record.arms.items()},
+        estimates=run.estimates,
+        notes=record.notes,
+        cautions=record.cautions,
+        load_outcomes=lambda: run.outcomes,
+    )
+
+
+def joined(planned: Planned, results: Sequence[Result]) -> ExperimentResult:
     """Return one result for an experiment that was run with several training seeds.
 
     Its estimates are over seeds and tasks, its folder is that of the first run. It has no answers
@@ -57,20 +81,21 @@ def joined(planned: Planned, results: Sequence[ExperimentResult]) -> ExperimentR
         planned: the experiment.
         results: of each seed; if one failed, so has the whole.
     """
-    if len(results) == 1:
-        return replace(results[0], description=planned.experiment)
+    runs: list[Run] = []
     for result in results:
-        if result.reason:
-            return replace(result, description=planned.experiment)
-    first = results[0]
-    [group] = Runs(load_run(one.folder) for one in results if one.folder is not None).over_seeds()
-    told = (note for one in results for note in one.notes)
+        if result.run is None:
+            return result_of(planned, result)
+        runs.append(result.run)
+    first = result_of(planned, results[0])
+    if len(runs) == 1:
+        return first
+    [group] = Runs(runs).over_seeds()
+    told = (note for run in runs for note in run.record.notes)
     return replace(
         first,
-        description=planned.experiment,
-        reused=all(one.reused for one in results),
+        reused=all(run.reused for run in runs),
         estimates=group.estimates,
         notes=tuple(dict.fromkeys((*told, *group.notes))),
         load_outcomes=None,
-        other_seeds=tuple(one.folder for one in results[1:] if one.folder is not None),
+        other_seeds=tuple(run.folder for run in runs[1:]),
     )

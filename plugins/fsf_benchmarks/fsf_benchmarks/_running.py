@@ -10,29 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
-from fsf_benchmarks._planned import check_overrides, joined
-from fsf_benchmarks.interfaces import AXES, Answer, Benchmark, BenchmarkResults, Selection
+from fsf_benchmarks._finished import arms_of, find_finished, identity_of
+from fsf_benchmarks._planned import check_overrides, joined, result_of
+from fsf_benchmarks.interfaces import (
+    AXES,
+    Answer,
+    Benchmark,
+    BenchmarkResults,
+    ExperimentDescription,
+    ExperimentResult,
+    Selection,
+)
 from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsf_statistics import ComparedHeadline, HeadlineRow, headline_of_runs
 from fsframework.api.components import Given, component
 from fsframework.api.experiments import Experiment, given_tree, tree_of_call
-from fsframework.api.grids import read_seeds
+from fsframework.api.grids import Override, read_overrides, read_seeds
 from fsframework.api.launchers import without_launcher
-from fsframework.api.overrides import Override, read_overrides
-from fsframework.api.planned import arms_of, check_options, find_finished, identity_of
 from fsframework.api.results import method_result
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session, open_session
-from fsframework.api.sweeps import (
-    Planned,
-    planned_over,
-    result_of,
-    run_sweep,
-    sweep_of,
-)
+from fsframework.api.sweeps import Planned, Result, check_options, planned_over, sweep_of
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces import Launcher
-from fsframework.values import ExperimentDescription, ExperimentResult
 
 __all__ = ["FinishedBenchmark", "Job", "Listed", "make_job", "run_benchmark"]
 
@@ -162,7 +162,7 @@ class Job:
         if not self.seeds and all(one.run is not None for one in found):
             of = {identity_of(o.resolved): o.run for o in found if o.resolved and o.run}
             results = [
-                result_of(one, of[identity_of(one.resolved)])
+                result_of(one, Result(one, of[identity_of(one.resolved)]))
                 for one in self.planned(first)
                 if one.resolved is not None
             ]
@@ -174,13 +174,13 @@ class Job:
         known: dict[str, tuple[ExperimentDescription, Experiment]] = {}
         failed = []
         for experiment in experiments:
-            whole = planned_over(experiment, self._layers(experiment), self.session)
-            for planned in self._over_seeds(whole):
+            for planned in self._over_seeds(self._planned(experiment)):
+                named = dataclasses.replace(experiment, name=planned.name)
                 if planned.resolved is None:
-                    failed.append(Listed(planned.experiment, None, None, planned.reason))
+                    failed.append(Listed(named, None, None, planned.reason))
                 else:
                     key = identity_of(planned.resolved)
-                    known.setdefault(key, (planned.experiment, planned.resolved))
+                    known.setdefault(key, (named, planned.resolved))
         runs = find_finished([one for _, one in known.values()], self.session.workspace.runs)
         listed = [Listed(*pair, run) for pair, run in zip(known.values(), runs, strict=True)]
         return listed + failed
@@ -227,7 +227,9 @@ class Job:
     def _layers(self, experiment: ExperimentDescription) -> list[Tree]:
         """Return the options of an experiment, those that take precedence first."""
         origin = f"benchmark {self.name}"
-        holding = [o.options for o in self.overrides if o.holds_for(experiment)]
+        tags = experiment.tags  # a data set also matches by its label
+        both = (tags, {**tags, "dataset": tags.get("label", tags.get("dataset"))})
+        holding = [o.options for o in self.overrides if any(map(o.holds_for, both))]
         return [
             given_tree(experiment.arguments, origin),
             self.given,
@@ -242,20 +244,23 @@ class Job:
         Raises:
             FsfError: an option is unknown or not allowed.
         """
-        planned = [planned_over(one, self._layers(one), self.session) for one in experiments]
+        planned = [self._planned(one) for one in experiments]
         for one in planned:
             if one.error is not None:
                 raise one.error
-        check_options(one.resolved for one in planned if one.resolved is not None)
+        check_options(planned)
         return planned
+
+    def _planned(self, one: ExperimentDescription) -> Planned:
+        return planned_over(one.name, one, self._layers(one), self.session)
 
     def _run(
         self, planned: Sequence[Planned], done: dict[str, ExperimentResult]
     ) -> list[ExperimentResult]:
         """Run experiments, equal ones once, and add their results to ``done``, by key."""
         several = [one for each in planned for one in self._over_seeds(each)]
-        sweep = sweep_of(several, self.session, plugins=self.plugins)
-        found = run_sweep(sweep, self.launcher)
+        sweep = sweep_of(several, self.session, plugins=self.plugins, launcher=self.launcher)
+        found = sweep.run()
         n_seeds = max(1, len(self.seeds))
         results = []
         for number, one in enumerate(planned):
@@ -271,11 +276,11 @@ class Job:
         """Return a planned experiment once for each training seed."""
         if not self.seeds:
             return [planned]
-        experiment, found = planned.experiment, []
+        found = []
         for seed in self.seeds:
-            named = dataclasses.replace(experiment, name=f"{experiment.name}, training seed {seed}")
-            own = given_tree({"training_seed": seed}, "grid")
-            found.append(planned_over(named, [own, *self._layers(experiment)], self.session))
+            name = f"{planned.name}, training seed {seed}"
+            layers = [given_tree({"training_seed": seed}, "grid"), *self._layers(planned.about)]
+            found.append(planned_over(name, planned.about, layers, self.session))
         return found
 
 

@@ -26,7 +26,7 @@ from fsframework.cli.options import (
 
 if TYPE_CHECKING:
     from fsf_benchmarks._running import FinishedBenchmark, Listed
-    from fsframework.values import ExperimentResult
+    from fsf_benchmarks.interfaces import ExperimentResult
 
 __all__ = ["benchmark"]
 

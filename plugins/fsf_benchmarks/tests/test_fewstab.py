@@ -19,9 +19,8 @@ import fsframework as fsf_api
 from fsf_benchmarks import _fewstab, _fewstab_agreement, _fewstab_tables, run_benchmark
 from fsf_benchmarks._fewstab import TECHNIQUES
 from fsf_benchmarks._published import DATASETS, printed_values
-from fsf_benchmarks.interfaces import BenchmarkResults
+from fsf_benchmarks.interfaces import BenchmarkResults, ExperimentResult
 from fsframework.errors import OptionError, PluginError
-from fsframework.values import ExperimentResult
 from tests.conftest import Fsf
 
 TOYS = Path(__file__).with_name("toy_grid.py")

@@ -30,7 +30,7 @@ PARTS = ("train", "val", "test")
 
 
 def cls_of(name: str) -> type[Declared]:
-    cls: type[Declared] = Registry().load("dataset", name).cls
+    cls: type[Declared] = Registry().load("dataset", name)
     return cls
 
 

@@ -15,36 +15,19 @@ from fsf_importing.reference import read_reference
 from tests.golden_heads import assert_scores
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "libfewshot"
+BACKBONES = {
+    **dict.fromkeys(("ProtoNet", "R2D2", "RENet"), ("conv64f", "resnet12")),
+    **dict.fromkeys(("DeepBDC", "FEAT", "FGFL"), ("resnet12",)),
+}
+METHODS = (
+    *("ADM", "ANIL", "ATLNet", "BOIL", "Baseline", "BaselinePlus", "CAN", "ConvMNet", "DN4", "DSN"),
+    *("DeepBDC", "FEAT", "FGFL", "FRN", "LEO", "MAML", "MTL", "NegNet", "ProtoNet", "R2D2"),
+    *("RENet", "RFS", "RelationNet", "SKD", "VERSA"),
+)
 CASES = [
     f"{method}_{backbone}_{episode}"
-    for method, backbones in {
-        "ADM": ["conv64f"],
-        "ANIL": ["conv64f"],
-        "ATLNet": ["conv64f"],
-        "BOIL": ["conv64f"],
-        "Baseline": ["conv64f"],
-        "BaselinePlus": ["conv64f"],
-        "CAN": ["conv64f"],
-        "ConvMNet": ["conv64f"],
-        "DN4": ["conv64f"],
-        "DSN": ["conv64f"],
-        "DeepBDC": ["resnet12"],
-        "FEAT": ["resnet12"],
-        "FGFL": ["resnet12"],
-        "FRN": ["conv64f"],
-        "LEO": ["conv64f"],
-        "MAML": ["conv64f"],
-        "MTL": ["conv64f"],
-        "NegNet": ["conv64f"],
-        "ProtoNet": ["conv64f", "resnet12"],
-        "R2D2": ["conv64f", "resnet12"],
-        "RENet": ["conv64f", "resnet12"],
-        "RFS": ["conv64f"],
-        "RelationNet": ["conv64f"],
-        "SKD": ["conv64f"],
-        "VERSA": ["conv64f"],
-    }.items()
-    for backbone in backbones
+    for method in METHODS
+    for backbone in BACKBONES.get(method, ("conv64f",))
     for episode in ("1shot_s0", "5shot_s1")
 ]
 """Listed by name, so that a missing case is noticed."""

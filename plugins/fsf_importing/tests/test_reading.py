@@ -81,21 +81,17 @@ def test_missing_keys_have_libfewshots_defaults(folder: Path) -> None:
 def resnet12(*widths: int) -> dict[str, Tensor]:
     """Return weights as LibFewShot's resnet12 names them."""
     state: dict[str, Tensor] = {}
-    before = 3
-    for i, width in enumerate(widths, 1):
+    for i, (before, width) in enumerate(zip((3, *widths), widths, strict=False), 1):
         layers: dict[str, nn.Module] = {
-            "conv1": nn.Conv2d(before, width, 3, bias=False),
-            "conv2": nn.Conv2d(width, width, 3, bias=False),
-            "conv3": nn.Conv2d(width, width, 3, bias=False),
             **{f"bn{j}": nn.BatchNorm2d(width) for j in (1, 2, 3)},
-            "downsample": nn.Sequential(
-                nn.Conv2d(before, width, 1, bias=False), nn.BatchNorm2d(width)
-            ),
+            "downsample.0": nn.Conv2d(before, width, 1, bias=False),
+            "downsample.1": nn.BatchNorm2d(width),
         }
+        for j in (1, 2, 3):
+            layers[f"conv{j}"] = nn.Conv2d(before if j == 1 else width, width, 3, bias=False)
         for name, layer in layers.items():
             for key, value in layer.state_dict().items():
                 state[f"emb_func.layer{i}.0.{name}.{key}"] = value
-        before = width
     return state
 
 
@@ -185,8 +181,16 @@ def test_a_file_that_is_not_a_configuration(folder: Path, text: str, message: st
 
 CONV = {"name": "Conv64F", "kwargs": {"is_flatten": True}}
 MAPS = {"name": "Conv64F", "kwargs": {"is_flatten": False}}
-RESNET = {"name": "resnet12"}
 PROTO = {"name": "ProtoNet"}
+GAIN = {"name": "GAINModel", "kwargs": {"use_euclidean": True}}
+
+
+def conv(**kwargs: Any) -> dict[str, Any]:
+    return {"backbone": {"name": "Conv64F", "kwargs": kwargs}}
+
+
+def resnet(**kwargs: Any) -> dict[str, Any]:
+    return {"backbone": {"name": "resnet12", "kwargs": kwargs}}
 
 
 @pytest.mark.parametrize(
@@ -196,51 +200,23 @@ PROTO = {"name": "ProtoNet"}
         ({"classifier": {**PROTO, "args": 1}}, "classifier.args: unknown key; known: kwargs, name"),
         ({"classifier": {**PROTO, "kwargs": [1]}}, "classifier.kwargs must have keys, but is [1]"),
         ({"classifier": {**PROTO, "kwargs": {"k": 1}}}, "kwargs.k: unknown key; known: none"),
+        ({"classifier": GAIN}, "encoders of its own, and its backbone must be fgfl_resnet12"),
+        ({"classifier": {"name": "RENet"}, "backbone": MAPS}, "kwargs.temperature: is missing"),
+        ({"classifier": {"name": "RENet"}, "backbone": CONV}, "kwargs.temperature: is missing"),
         ({"backbone": {"name": "resnet18"}}, "LibFewShot's resnet18 has no counterpart here"),
-        ({"backbone": {**CONV, "kwargs": {"flat": 1}}}, "backbone.kwargs.flat: unknown key"),
-        ({"backbone": MAPS}, "is_flatten must be true: the classifier takes vectors"),
-        (
-            {"backbone": {**CONV, "kwargs": {"is_flatten": 1}}},
-            "is_flatten must be true or false, not 1",
-        ),
-        (
-            {"backbone": {**CONV, "kwargs": {"is_flatten": True, "is_feature": True}}},
-            "is_feature: maps of all four blocks are not supported",
-        ),
-        (
-            {"backbone": {**CONV, "kwargs": {"is_flatten": True, "negative_slope": "steep"}}},
-            "negative_slope must be a number, not 'steep'",
-        ),
-        (
-            {"backbone": {**RESNET, "kwargs": {"planes": [8, 16, 24]}}},
-            "planes must be 4 whole numbers of at least 1, not [8, 16, 24]",
-        ),
-        (
-            {"backbone": RESNET, "image_size": 64},
-            "avg_pool: averages windows of 5 x 5 locations, but images of 64 x 64 pixels leave "
-            "maps of 4 x 4",
-        ),
-        (
-            {"backbone": {**RESNET, "kwargs": {"maxpool_last2": False}}},
-            "leave maps of 21 x 21",
-        ),
-        (
-            {"backbone": {"name": "resnet12Bdc"}},
-            "resnet12Bdc makes maps, but the classifier takes vectors",
-        ),
+        ({"backbone": {"name": "resnet12Bdc"}}, "resnet12Bdc makes maps, but the classifier takes"),
         ({"backbone": {"name": "fgfl_resnet12"}}, "fgfl_resnet12 is for GAINModel only"),
-        (
-            {"classifier": {"name": "GAINModel", "kwargs": {"use_euclidean": True}}},
-            "encoders of its own, and its backbone must be fgfl_resnet12",
-        ),
+        (conv(flat=1), "backbone.kwargs.flat: unknown key"),
+        ({"backbone": MAPS}, "is_flatten must be true: the classifier takes vectors"),
+        (conv(is_flatten=1), "is_flatten must be true or false, not 1"),
+        (conv(is_flatten=True, is_feature=True), "is_feature: maps of all four blocks are not"),
+        (conv(is_flatten=True, negative_slope="steep"), "negative_slope must be a number, not"),
+        (resnet(planes=[8, 16, 24]), "planes must be 4 whole numbers of at least 1, not [8, 16"),
+        ({**resnet(), "image_size": 64}, "avg_pool: averages windows of 5 x 5 locations, but ima"),
+        (resnet(maxpool_last2=False), "leave maps of 21 x 21"),
         ({"image_size": [84, 96]}, "image_size must be a number, not [84, 96]"),
         ({"way_num": 1}, "way_num must be a whole number of at least 2, not 1"),
         ({"shot_num": 1.5}, "shot_num must be a whole number of at least 1, not 1.5"),
-        ({"classifier": {"name": "RENet"}, "backbone": MAPS}, "kwargs.temperature: is missing"),
-        (
-            {"classifier": {"name": "RENet"}, "backbone": CONV},
-            "kwargs.temperature: is missing",
-        ),
     ],
 )
 def test_a_configuration_that_is_not_understood(

@@ -21,7 +21,7 @@ def made(method: str, /, **options: Any) -> Any:
 
 
 def method_class(name: str) -> Any:
-    return _REGISTRY.load("method", name).cls
+    return _REGISTRY.load("method", name)
 
 
 def episode(

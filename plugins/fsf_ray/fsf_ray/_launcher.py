@@ -11,12 +11,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fsf_ray._task import run
 from fsframework.errors import FsfError, PluginError
-from fsframework.interfaces import Launcher, OptionError, WorkerDied
+from fsframework.interfaces import (
+    Launcher,
+    OptionError,
+    WorkerDied,
+    check_above,
+    check_at_least,
+)
 from fsframework.launchers.calls import GRACE
 
 __all__ = ["RayLauncher"]
@@ -27,6 +34,7 @@ _STORE_BYTES = 100 * 1024**2
 """Size of the object store of a new cluster; only small results go through it."""
 
 
+@dataclass(kw_only=True, eq=False)
 class RayLauncher(Launcher):
     """Workers on the nodes of a Ray cluster.
 
@@ -47,30 +55,20 @@ class RayLauncher(Launcher):
         OptionError: an option is outside its range.
     """
 
-    def __init__(
-        self,
-        *,
-        address: str | None = None,
-        cpus: float = 1.0,
-        gpus: float | None = None,
-        workers: int | None = None,
-        retries: int = 3,
-    ) -> None:
-        if address not in (None, "auto"):
-            _host_and_port(address or "")
-        if not cpus > 0:
-            raise OptionError(f"cpus must be above 0, not {cpus:g}")
-        if gpus is not None and (gpus < 0 or (gpus > 1 and gpus % 1)):
-            raise OptionError(f"gpus must be a fraction below 1 or a whole number, not {gpus:g}")
-        if workers is not None and workers < 1:
-            raise OptionError(f"workers must be at least 1, not {workers}")
-        if retries < 0:
-            raise OptionError(f"retries must be at least 0, not {retries}")
-        self.address = address
-        self.cpus = cpus
-        self.gpus = gpus
-        self.workers = workers
-        self.retries = retries
+    address: str | None = None
+    cpus: float = 1.0
+    gpus: float | None = None
+    workers: int | None = None
+    retries: int = 3
+
+    def __post_init__(self) -> None:
+        if self.address not in (None, "auto"):
+            _host_and_port(self.address)
+        check_above(0, cpus=self.cpus)
+        check_at_least(1, workers=1 if self.workers is None else self.workers)
+        check_at_least(0, gpus=self.gpus or 0, retries=self.retries)
+        if self.gpus is not None and self.gpus > 1 and self.gpus % 1:
+            raise OptionError(f"gpus must be below 1 or a whole number, not {self.gpus:g}")
 
     def map(
         self, function: Callable[[Any], Any], items: Sequence[Any], *, name: str, logs: Path
@@ -79,7 +77,7 @@ class RayLauncher(Launcher):
         if importlib.util.find_spec("ray") is None:
             raise PluginError("launcher 'ray' needs Ray, which is not installed: pip install ray")
         if self.address not in (None, "auto"):
-            _require_answer(self.address or "")
+            _require_answer(self.address)
         import ray
 
         with _connected(self.address):

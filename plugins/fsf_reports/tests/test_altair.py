@@ -64,8 +64,17 @@ def _nodes(value: Any) -> list[dict[str, Any]]:
 
 
 def _numbers(spec: dict[str, Any]) -> set[float]:
-    rows = [row for node in _nodes(spec) for row in node.get("values", ()) if isinstance(row, dict)]
-    return {v for row in rows for v in row.values() if isinstance(v, float)}
+    return {v for row in _rows(spec) for v in row.values() if isinstance(v, float)}
+
+
+def _rows(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    values = [value for node in _nodes(spec) for value in node.get("values", ())]
+    return [value for value in values if isinstance(value, dict)]
+
+
+def single(series: tuple[Series, ...], **options: Any) -> FigureDeclaration:
+    """Return a figure of one panel."""
+    return FigureDeclaration("F", "", "x", "y", (Panel("", series),), **options)
 
 
 @pytest.mark.parametrize("columns", [1, 2])
@@ -113,10 +122,10 @@ def test_fonts_are_in_the_pdf(tmp_path: Path) -> None:
     assert float(box[1]) == pytest.approx(84 / 25.4 * 72, abs=0.1)
 
 
-def test_bars_below_0_hang_from_the_axis(tmp_path: Path) -> None:
+def test_bars_below_0_hang_from_the_axis_and_a_missing_one_is_said(tmp_path: Path) -> None:
     values = (("up", 2.0), ("down", -2.0))
     series = tuple(Series(n, (Point("one", Quantity.around(v, 1)),)) for n, v in values)
-    figure = FigureDeclaration("F", "", "x", "y", (Panel("", series),))
+    figure = single(series)
     path = tmp_path / "bars.svg"
     Altair().draw(figure, path)
     bars = re.findall(
@@ -126,30 +135,17 @@ def test_bars_below_0_hang_from_the_axis(tmp_path: Path) -> None:
     (top, up), (zero, down) = ((float(y), float(height)) for y, height in bars)
     assert up == pytest.approx(down, abs=0.01)
     assert zero == pytest.approx(top + up, abs=0.01)
-
-
-def test_a_missing_bar_is_said(tmp_path: Path) -> None:
     Altair().draw(toy_figure(missing=True), tmp_path / "f.svg")
     assert texts(tmp_path / "f.svg").count("n/a") == 4
 
 
 def test_series_differ_in_more_than_colour() -> None:
     for mark, channel in (("points", "shape"), ("whiskers", "shape"), ("lines", "strokeDash")):
-        scales = [
-            node[channel]["scale"]["range"]
-            for node in _nodes(vega_lite(toy_figure(mark)))  # type: ignore[arg-type]
-            if isinstance(node.get(channel), dict)
-        ]
+        nodes = _nodes(vega_lite(toy_figure(mark)))  # type: ignore[arg-type]
+        channels = [node[channel] for node in nodes if isinstance(node.get(channel), dict)]
+        scales = [one["scale"]["range"] for one in channels]
         assert scales
         assert all(first != second for first, second in scales)
-
-
-def test_without_a_title_there_are_no_notes_either() -> None:
-    figure = toy_figure()
-    assert "title" in vega_lite(figure)
-    bare = vega_lite(dataclasses.replace(figure, title=""))
-    assert "title" not in bare
-    assert "Intervals of" not in json.dumps(bare)
 
 
 def test_save_figure_finds_the_renderer_and_leaves_nothing_half_written(tmp_path: Path) -> None:
@@ -178,7 +174,7 @@ def test_a_notebook_shows_the_figure_or_else_its_numbers(monkeypatch: pytest.Mon
         assert f"<td>{point.y.text()}</td>" in html
 
 
-def crowd(mark: Mark, count: int, **extra: Any) -> FigureDeclaration:
+def crowd(mark: Mark, count: int) -> FigureDeclaration:
     """A figure of many methods with long names."""
     names = [f"method-number-{n}" for n in range(count)]
     points = tuple(
@@ -186,8 +182,7 @@ def crowd(mark: Mark, count: int, **extra: Any) -> FigureDeclaration:
               Quantity.around(40.0 + n, 9), name if mark == "points" else "")
         for n, name in enumerate(names)
     )  # fmt: skip
-    return FigureDeclaration("F", "", "x", "y", (Panel("", (Series("", points),)),), mark=mark,
-                             **extra)  # fmt: skip
+    return single((Series("", points),), mark=mark)
 
 
 def test_labels_without_room_become_numbers_with_a_key(tmp_path: Path) -> None:
@@ -211,10 +206,7 @@ def test_bars_without_room_become_dots_with_every_name(tmp_path: Path) -> None:
 
 def test_intervals_end_where_no_value_can_be() -> None:
     wide = Point("one", Quantity(98.0, 80.0, 116.0))
-    figure = FigureDeclaration(
-        "F", "", "x", "y", (Panel("", (Series("", (wide,)),)),), mark="whiskers",
-        limits=(0.0, 100.0),
-    )  # fmt: skip
+    figure = single((Series("", (wide,)),), mark="whiskers", limits=(0.0, 100.0))
     assert 116.0 not in _numbers(vega_lite(figure))
     assert {80.0, 98.0, 100.0} <= _numbers(vega_lite(figure))
     assert figure.to_json()["panels"][0]["series"][0]["points"][0]["y_high"] == 116.0
@@ -222,9 +214,7 @@ def test_intervals_end_where_no_value_can_be() -> None:
 
 def test_epochs_have_whole_ticks(tmp_path: Path) -> None:
     points = tuple(Point(float(n), Quantity(n / 7)) for n in (1, 2, 3))
-    figure = FigureDeclaration("F", "", "epoch", "y", (Panel("", (Series("", points),)),),
-                               mark="lines")  # fmt: skip
-    Altair().draw(figure, tmp_path / "f.svg")
+    Altair().draw(single((Series("", points),), mark="lines"), tmp_path / "f.svg")
     shown = texts(tmp_path / "f.svg")
     assert {"1", "2", "3"} <= set(shown)
     assert not {"1.5", "1.0", "2.5"} & set(shown)
@@ -236,9 +226,7 @@ def test_cells_of_a_matrix_all_have_the_same_digits() -> None:
         Series(f"row {n}", tuple(Point(f"column {m}", Quantity(v * (m + 1) / 8)) for m in range(8)))
         for n, v in enumerate(values)
     )
-    figure = FigureDeclaration("F", "", "", "y", (Panel("", series),), mark="matrix")
-    rows = [row for node in _nodes(vega_lite(figure)) for row in node.get("values", ())
-            if isinstance(row, dict)]  # fmt: skip
+    rows = _rows(vega_lite(single(series, mark="matrix")))
     shown = [row["shown"] for row in rows if "shown" in row]
     assert len(shown) == 24
     assert len({len(text.partition(".")[2]) for text in shown}) == 1

@@ -15,7 +15,6 @@ from axe_core_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import fsf_reports
-import fsf_statistics
 import fsframework as fsf
 from fsf_reports import HtmlPage, Report
 from fsf_reports.interfaces import ReportedData, ReportPage, ReportPart
@@ -30,7 +29,6 @@ from fsf_reports.values import (
     TableDeclaration,
     TaskBrowser,
     Text,
-    table_of_headline,
 )
 
 CHROMIUM = shutil.which("chromium")
@@ -142,24 +140,6 @@ def test_nothing_is_requested_or_complained_about_and_everything_is_drawn(
     assert figures >= 2
     assert opened.page.locator("[data-figure][data-drawn=true]").count() == figures
     assert min(_drawn_pixels(opened.page, "[data-figure] .canvas")) > 4
-
-
-def test_every_value_of_the_leaderboard_is_that_of_the_public_function(
-    page: Page, report: tuple[Path, Report]
-) -> None:
-    runs = {run.label: run.outcomes for run in report[1].page.runs}
-    table = table_of_headline(fsf_statistics.headline(runs))
-    shown = _table(page, "Leaderboard")
-    rows = list(dict.fromkeys(entry.row for entry in table.entries))
-    assert _column(page, shown, 0) == [row[0] for row in rows]
-    for number, name in enumerate(table.columns, start=1):
-        wanted = {e.row: e.measured for e in table.entries if e.column == name}
-        assert _column(page, shown, number) == [wanted[row].text() for row in rows]
-        raw = page.evaluate(
-            f"[...document.querySelectorAll('#{shown} tbody tr')]"
-            f".map((row) => Number(row.cells[{number}].dataset.value))"
-        )
-        assert raw == [wanted[row].value for row in rows]
 
 
 def test_every_number_of_every_table_and_figure_is_the_declared_one(

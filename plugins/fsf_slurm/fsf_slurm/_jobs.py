@@ -23,12 +23,10 @@ __all__ = ["STOPPED", "Call", "JobArray", "controller_answers", "words_of"]
 STOPPED = "stopped"
 """Name of the file that tells the jobs of a folder to end for good."""
 
-_ALIVE = frozenset(
-    {
-        *("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"),
-        *("STOPPED", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "RUNNING", "SIGNALING"),
-        "STAGE_OUT",
-    }
+_ALIVE = (
+    *("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"),
+    *("STOPPED", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "RUNNING", "SIGNALING"),
+    "STAGE_OUT",
 )
 _PAUSE = 3.0
 """Seconds between two questions to the controller: one question is for the whole array."""

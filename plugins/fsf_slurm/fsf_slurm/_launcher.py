@@ -4,42 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
+import operator
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsf_slurm._jobs import STOPPED, Call, JobArray, controller_answers, words_of
-from fsf_slurm._time import minutes_of
 from fsframework.errors import FsfError
-from fsframework.interfaces import Launcher, OptionError
+from fsframework.interfaces import Launcher, OptionError, check_at_least
 
 __all__ = ["SlurmLauncher"]
 
-_COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol")
 _USUAL_WORKERS = 16
 _MOST_JOBS = 1000
 """Jobs of an array; Slurm usually refuses more."""
-_OWN_OPTIONS = {
-    "account": "account",
-    "cpus-per-task": "cpus",
-    "gpus-per-node": "gpus",
-    "mem": "memory",
-    "partition": "partition",
-    "qos": "qos",
-    "time": "time",
-}
-"""The options of sbatch that an option of the launcher sets."""
-
-_KEPT = frozenset(
-    {"array", "error", "job-name", "nodes", "ntasks", "open-mode", "output", "requeue", "signal"}
+_OWN = (
+    *("account", "array", "cpus-per-task", "error", "gpus-per-node", "job-name", "mem", "nodes"),
+    *("ntasks", "open-mode", "output", "partition", "qos", "requeue", "signal", "time"),
 )
-"""The options of sbatch that the launcher needs as it sets them."""
+"""The options of sbatch that the launcher sets."""
 
 
+@dataclass(kw_only=True, eq=False)
 class SlurmLauncher(Launcher):
     """Runs each item as a job of an array on a Slurm cluster.
 
@@ -66,42 +57,40 @@ class SlurmLauncher(Launcher):
     Submission and requeuing are those of submitit, https://github.com/facebookincubator/submitit.
     """
 
-    def __init__(  # noqa: PLR0913
-        self,
-        *,
-        workers: int | None = None,
-        partition: str | None = None,
-        time: int | str = 60,
-        memory: str | None = None,
-        gpus: int = 0,
-        cpus: int = 1,
-        account: str | None = None,
-        qos: str | None = None,
-        requeues: int = 20,
-        setup: tuple[str, ...] = (),
-        sbatch: tuple[str, ...] = (),
-    ) -> None:
-        at_least = {"workers": (workers, 1), "gpus": (gpus, 0), "cpus": (cpus, 1)}
-        at_least["requeues"] = (requeues, 0)
-        for option, (value, least) in at_least.items():
-            if value is not None and value < least:
-                raise OptionError(f"{option} must be at least {least}, not {value}")
-        for option, text in {"partition": partition, "account": account, "qos": qos}.items():
+    workers: int | None = None
+    partition: str | None = None
+    time: int | str = 60
+    memory: str | None = None
+    gpus: int = 0
+    cpus: int = 1
+    account: str | None = None
+    qos: str | None = None
+    requeues: int = 20
+    setup: tuple[str, ...] = ()
+    sbatch: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        workers = _USUAL_WORKERS if self.workers is None else self.workers
+        check_at_least(1, workers=workers, cpus=self.cpus)
+        check_at_least(0, gpus=self.gpus, requeues=self.requeues)
+        for option in ("partition", "memory", "account", "qos"):
+            text = getattr(self, option)
             if text is not None and not re.fullmatch(r"\S+", text):
-                raise OptionError(f"{option} must be a name without spaces, not {text!r}")
-        if memory is not None and not re.fullmatch(r"[1-9][0-9]*[KMGT]?", memory):
-            raise OptionError(f"memory must be a number with K, M, G or T, not {memory!r}")
-        self.workers, self.partition, self.time, self.memory = workers, partition, time, memory
-        self.gpus, self.cpus, self.account, self.qos = gpus, cpus, account, qos
-        self.requeues, self.setup, self.sbatch = requeues, tuple(setup), tuple(sbatch)
-        self._minutes = minutes_of(time)
+                raise OptionError(f"{option} must be a text without spaces, not {text!r}")
+        self._minutes = minutes_of(self.time)
         self._further = _further(self.sbatch)
 
     def map(
         self, function: Callable[[Any], Any], items: Sequence[Any], *, name: str, logs: Path
     ) -> Iterator[tuple[int, Any]]:
         """Submit arrays of jobs, one job for each item."""
-        _demand_slurm()
+        from fsf_slurm._jobs import JobArray
+
+        if shutil.which("sbatch") is None:
+            raise FsfError(
+                "the command sbatch of Slurm is not found on PATH; start the workers on a machine "
+                "from which you submit jobs"
+            )
         if "%" in str(logs.absolute()):
             raise FsfError(f"{logs}: Slurm cannot write logs to a path that contains '%'")
         for first in range(0, len(items), _MOST_JOBS):
@@ -120,6 +109,8 @@ class SlurmLauncher(Launcher):
         """Submit an array; the file ``stopped`` of its folder will tell jobs not to go on."""
         from submitit import SlurmExecutor
         from submitit.core.utils import FailedJobError
+
+        from fsf_slurm._jobs import STOPPED, Call
 
         log = str(folder.parent / f"slurm-{'%A_%a' if len(items) > 1 else '%j'}.%t.out")
         executor = SlurmExecutor(folder=folder, max_num_timeout=self.requeues)
@@ -160,6 +151,34 @@ class SlurmLauncher(Launcher):
         }
 
 
+def minutes_of(time: int | str) -> int:
+    """Return a time limit in minutes, rounded up.
+
+    Args:
+        time: minutes, or a text in one of Slurm's forms: ``MM``, ``MM:SS``, ``HH:MM:SS``, ``D-HH``,
+            ``D-HH:MM`` or ``D-HH:MM:SS``.
+
+    Raises:
+        OptionError: it is none of these, or no time.
+
+    >>> minutes_of(240), minutes_of("1-12:00:00"), minutes_of("2:30")
+    (240, 2160, 3)
+    """
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+(?::\d+){0,2})", str(time).strip(), re.ASCII)
+    minutes = 0
+    if found:
+        numbers = [int(number) for number in found[2].split(":")]
+        units = (3600, 60, 1) if found[1] or len(numbers) == 3 else (60, 1)
+        seconds = 86400 * int(found[1] or 0) + sum(map(operator.mul, units, numbers))
+        minutes = math.ceil(seconds / 60)
+    if not minutes:
+        raise OptionError(
+            "time must be at least 1 minute: a number of minutes, HH:MM:SS or D-HH:MM:SS, not "
+            f"{time!r}"
+        )
+    return minutes
+
+
 def _further(entries: tuple[str, ...]) -> Mapping[str, str | bool]:
     """Return options of sbatch from ``NAME=VALUE`` or ``NAME``."""
     further: dict[str, str | bool] = {}
@@ -167,27 +186,16 @@ def _further(entries: tuple[str, ...]) -> Mapping[str, str | bool]:
         option, equals, value = entry.removeprefix("--").partition("=")
         if not re.fullmatch(r"[a-z][a-z0-9-]*", option) or "\n" in value:
             raise OptionError(f"sbatch must be NAME=VALUE or NAME, not {entry!r}")
-        if option in _OWN_OPTIONS:
-            raise OptionError(
-                f"sbatch must not set {option}: that is the option {_OWN_OPTIONS[option]}"
-            )
-        if option in _KEPT:
-            raise OptionError(f"sbatch must not set {option}: the workers need it as it is")
+        if option in _OWN:
+            raise OptionError(f"sbatch must not set {option}: the launcher sets it")
         further[option] = value if equals else True
     return further
 
 
-def _demand_slurm() -> None:
-    for command in _COMMANDS:
-        if shutil.which(command) is None:
-            raise FsfError(
-                f"the command {command} of Slurm is not found on PATH; start the workers on a "
-                "machine from which you submit jobs"
-            )
-
-
 def _refusal(text: str) -> FsfError:
     """Return the error for what sbatch wrote: an option does not fit, or nobody answers."""
+    from fsf_slurm._jobs import controller_answers, words_of
+
     if controller_answers():
         return OptionError(f"Slurm refuses the workers: {words_of(text)}")
     return FsfError(f"Slurm cannot be reached: {words_of(text)}")

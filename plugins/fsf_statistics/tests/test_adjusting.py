@@ -20,39 +20,27 @@ from fsframework.values import (
 
 KEYS = tuple("0123456789")
 WORDS = ((), ("x",), ("y",), ("x",), (), (), ("x", "y"), (), (), ())
-LABELS = np.repeat([0, 1], 5)
-POOL = ImagePool(KEYS, LABELS, ("a", "b"), {}, AttributeTable.from_words(KEYS, WORDS))
-CLASSES = np.array([[0, 1]])
+TABLE = AttributeTable.from_words(KEYS, WORDS)
+POOL = ImagePool(KEYS, np.repeat([0, 1], 5), ("a", "b"), {}, TABLE)
+
+
+def tasks_of(support: list, query: list, sampler: str) -> TaskSet:
+    classes = np.tile([0, 1], (len(query), 1))
+    return TaskSet.of(
+        POOL, classes, np.array(support), np.array(query), sampler=sampler, options={}, seed=0
+    )
 
 
 def uniform() -> tuple[TaskSet, Outcomes]:
     """Two tasks with the same images; in the second, image 2 is answered wrongly as well."""
-    query = np.array([[[1, 2, 3, 4], [6, 7, 8, 9]]] * 2)
-    tasks = TaskSet.of(
-        POOL,
-        np.repeat(CLASSES, 2, axis=0),
-        np.array([[[0], [5]]] * 2),
-        query,
-        sampler="random",
-        options={},
-        seed=0,
-    )
+    tasks = tasks_of([[[0], [5]]] * 2, [[[1, 2, 3, 4], [6, 7, 8, 9]]] * 2, "random")
     answers = np.array([[[1, 0, 0, 0], [1, 1, 1, 1]], [[1, 1, 0, 0], [1, 1, 1, 1]]])
     return tasks, Outcomes.of(tasks, answers)
 
 
 def tied(answers: list[list[int]]) -> tuple[TaskSet, Outcomes]:
     """A task whose class a is tied to x and b to y."""
-    tasks = TaskSet.of(
-        POOL,
-        CLASSES,
-        np.array([[[0], [5]]]),
-        np.array([[[2, 3, 4], [6, 7, 8]]]),
-        sampler="biased",
-        options={},
-        seed=0,
-    )
-    assert POOL.attributes is not None
+    tasks = tasks_of([[[0], [5]]], [[[2, 3, 4], [6, 7, 8]]], "biased")
     tasks = tasks.with_attributes(POOL.attributes, np.array([[0, 1]]))
     return tasks, Outcomes.of(tasks, np.array([answers]))
 
@@ -111,13 +99,11 @@ def test_a_word_is_not_to_blame_for_the_absence_of_a_better_one() -> None:
 
 def test_many_small_differences_are_seen_together_and_none_where_there_are_none() -> None:
     rng = np.random.default_rng(0)
-    label, words = np.repeat(np.arange(5), 60), np.tile(np.arange(12), 25)
+    label, words, units = np.repeat(np.arange(5), 60), np.tile(np.arange(12), 25), np.arange(300)
     effect = 0.5 * rng.standard_normal((5, 12))
-    units, small = np.arange(300), 0
     assert no_difference(label, effect[label, words] + rng.random(300), units, words) < 1e-3
-    for _ in range(60):
-        value = (rng.random(300) < 0.9).astype(float)
-        small += no_difference(label, value, units, words) < 0.1
+    values = [(rng.random(300) < 0.9).astype(float) for _ in range(60)]
+    small = sum(no_difference(label, value, units, words) < 0.1 for value in values)
     # 6 are expected; 14 or more have a chance of 0.2 %.
     assert small < 14
     assert no_difference(label, np.ones(300), units, words) == 1.0

@@ -15,31 +15,29 @@ from fsframework.errors import DataError, OptionError
 DATA = {"name": "planted", "n_per_class": 12, "size": 16}
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> fsf.Run:
-    folder = tmp_path_factory.mktemp("runs")
+def ran(folder: Path, **more: object) -> fsf.Run:
     return fsf.run(
         method="ncc", sampler="fewstab", tasks=40, way=3, shot=1, queries=3, dataset=DATA,
         training={"epochs": 0}, recipe="none", runs_dir=folder / "runs", cache_dir=folder / "cache",
-        progress=False, device="cpu",
+        progress=False, device="cpu", **more,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> fsf.Run:
+    return ran(tmp_path_factory.mktemp("runs"))
 
 
 def test_a_run_keeps_its_images_and_words(run: fsf.Run) -> None:
     pool = fsf.pool(DATA)
-    assert run.pool.keys == pool.keys
-    assert run.pool.fingerprint == pool.fingerprint
-    assert pool.attributes is not None
-    assert run.pool.attributes is not None
+    assert (run.pool.keys, run.pool.fingerprint) == (pool.keys, pool.fingerprint)
     assert run.pool.attributes.fingerprint == pool.attributes.fingerprint
 
 
 def test_images_or_words_of_another_run_are_refused(run: fsf.Run, tmp_path: Path) -> None:
     folder = tmp_path / run.name
     shutil.copytree(run.folder, folder)
-    pool = fsf.pool({**DATA, "seed": 1})
-    assert pool.attributes is not None
-    pool.attributes.save(folder / "words.parquet")
+    fsf.pool({**DATA, "seed": 1}).attributes.save(folder / "words.parquet")
     with pytest.raises(DataError, match="not drawn with its words"):
         _ = fsf.load_run(folder).pool
     fsf.pool(DATA, split="val").save(folder / "images.parquet")
@@ -67,11 +65,7 @@ def test_outcomes_need_a_pool(run: fsf.Run) -> None:
 
 
 def test_runs_over_seeds_have_a_breakdown_and_no_harmful_pairs(run: fsf.Run) -> None:
-    again = fsf.run(
-        method="ncc", sampler="fewstab", tasks=40, way=3, shot=1, queries=3, dataset=DATA,
-        training={"epochs": 0}, recipe="none", runs_dir=run.folder.parent,
-        cache_dir=run.folder.parent.parent / "cache", progress=False, device="cpu", seeds=[0, 1],
-    )  # fmt: skip
+    again = ran(run.folder.parent.parent, seeds=[0, 1])
     found = fsf_statistics.breakdown(again, "class")
     alone = [fsf_statistics.breakdown(one, "class").rows for one in again.runs]
     for row, *own in zip(found.rows, *alone, strict=True):

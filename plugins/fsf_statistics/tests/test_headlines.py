@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -55,26 +53,19 @@ def test_one_method_loses_what_its_arms_differ_by() -> None:
     found = told(result("leaner", {"random": STEADY, "biased": [3, 4, 3, 4, 3, 3, 4, 4]}))
     control, tested = 1 - 3 / 32, 1 - 28 / 32
     assert found.table.columns == ("Acc-R", "wAcc-R", "wAcc-A", "gap")
-    values = {entry.column: 100 * entry.estimate.value for entry in found.table.entries}
-    assert values == pytest.approx(
-        {
-            "Acc-R": 100 * (1 + control) / 2,
-            "wAcc-R": 100 * control,
-            "wAcc-A": 100 * tested,
-            "gap": 100 * (control - tested),
-        }
-    )
+    values = [entry.estimate.value for entry in found.table.entries]
+    assert values == pytest.approx([(1 + control) / 2, control, tested, control - tested])
     [sentence] = found.sentences
-    assert re.match(r"leaner loses 78\.1 ± \d+\.\d points of wAcc from random to biased", sentence)
-    assert sentence.endswith("(90.6 % to 12.5 %).")
+    for part in ("leaner loses 78.1 ± ", "wAcc from random to biased", "90.6 % to 12.5 %"):
+        assert part in sentence
     assert {entry.mark for entry in found.table.entries} == {""}
-    assert any("gap = wAcc-R − wAcc-A; larger is worse" in note for note in found.notes)
+    assert any("gap = wAcc-R − wAcc-A" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
     ("random", "biased", "said"),
     [
-        (STEADY, [1, 0, 0, 0, 1, 0, 1, 0], "No loss of wAcc from random to biased tasks is shown"),
+        (STEADY, [1, 0, 0, 0, 1, 0, 1, 0], "No loss of wAcc"),
         ([2, 1, 2, 2, 1, 2, 2, 2], [0] * 8, "steady gains 43.8 ± "),
     ],
 )
@@ -94,7 +85,7 @@ def test_the_smallest_gap_is_best_and_equal_methods_are_tied() -> None:
     assert gaps == {"b": "best", "c": "tied", "a": ""}
     assert list(gaps) == ["b", "c", "a"]
     assert found.sentences[0].startswith("b has the smallest wAcc gap, 0.0 ± ")
-    assert found.sentences[0].endswith("; c cannot be distinguished from it.")
+    assert "; c " in found.sentences[0]
     assert found.sentences[1].startswith("a has the largest, 78.1 ± ")
 
 
@@ -103,10 +94,7 @@ def test_a_small_gap_of_a_method_that_answers_worse_is_no_merit() -> None:
         result("poor", {"random": [4] * 7 + [3], "biased": [4] * 8}),
         result("good", {"random": STEADY, "biased": [2, 2, 1, 2, 2, 1, 2, 2]}),
     )
-    assert found.sentences[-1] == (
-        "But wAcc-R of poor is 87.5 points worse than that of good: a method that answers worse "
-        "has less to lose."
-    )
+    assert "wAcc-R of poor is 87.5 points worse than that of good" in found.sentences[-1]
 
 
 def test_marks_hold_within_equal_tasks_only() -> None:
@@ -134,14 +122,11 @@ def test_shared_cautions_stand_once() -> None:
     assert "b: an own one" in found.notes
 
 
-def test_a_run_of_one_arm_tells_its_value() -> None:
+def test_one_arm_tells_its_value_and_nothing_is_refused() -> None:
     found = told(result("only", {"random": STEADY}))
     assert found.sentences == ("only has wAcc-R 90.6 ± 10.8 %.",)
     assert found.table.columns == ("Acc-R", "wAcc-R")
-
-
-def test_nothing_to_show() -> None:
-    with pytest.raises(DataError, match="there are no results to show"):
+    with pytest.raises(DataError, match="no results"):
         told()
 
 
@@ -172,12 +157,12 @@ def test_the_table_aligns_decimals_and_leaves_out_columns_before_the_last_three(
         for row in (1, 2)
         for column, (value, half) in values.items()
     )
-    table = HeadlineTable(("method",), entries)
-    lines = Headline((), table).text(80).splitlines()
+    found = Headline((), HeadlineTable(("method",), entries))
+    lines = found.text(80).splitlines()
     assert lines[0].split() == ["method", "Acc", "R", "A", "gap"]
     assert lines[1].startswith("method-1   9.5 ± 0.1")
     assert lines[2].startswith("method-2  19.0 ± 0.1")
-    assert "Acc" not in Headline((), table).text(45)
+    assert "Acc" not in found.text(45)
 
 
 def test_bars_share_a_scale_that_contains_zero() -> None:
@@ -229,16 +214,11 @@ def test_its_numbers_are_those_of_estimates_and_of_compare(runs: dict[str, fsf.R
         assert entry.estimate.value == pytest.approx(own.value)
         assert entry.estimate.half_width == pytest.approx(own.half_width)
     gap = compared["wacc-gap"]
-    best = min(gap.values, key=lambda label: gap.values[label].value)
-    tied = {
-        label for label in gap.values if label != best and gap.pair(best, label)[0].p_holm >= 0.05
-    }
+    best, *others = sorted(gap.values, key=lambda label: gap.values[label].value)
     marks = {e.row[0]: e.mark for e in found.table.entries if e.column == "gap"}
-    assert {label for label, mark in marks.items() if mark == "tied"} == tied
-    assert marks[best] == "best"
-
-
-def test_other_tasks_are_rows_of_their_own(runs: dict[str, fsf.Run]) -> None:
+    assert marks.pop(best) == "best"
+    tied = {label: gap.pair(best, label)[0].p_holm >= 0.05 for label in others}
+    assert {label: mark == "tied" for label, mark in marks.items()} == tied
     found = fsf_statistics.headline([runs["ncc"], runs["other tasks"]])
     assert found.table.row_names == ("method", "task_seed")
     assert {entry.mark for entry in found.table.entries} == {""}

@@ -12,7 +12,10 @@ from scipy import stats
 
 from fsf_samplers import DepletingSampler
 from fsf_statistics.planning import TaskSupply, best_queries
+from fsf_statistics.queries import QueryPlan, uniform_tasks
+from fsf_statistics.query_bounds import QueryBounds
 from fsf_statistics.query_variance import PilotAnswers, PilotSums, QueryVariance, pilot_of
+from fsf_statistics.study import StudyPlan
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.values import ImagePool, Outcomes
 from tests.gaussians import gaussian_answers, gaussian_pilot, gaussian_truth
@@ -125,12 +128,21 @@ def test_alpha_has_no_bias_whether_images_recur_or_not(class_size: int) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(60,) * 8, (20, 74, 128, 182, 236, 290, 344, 400)])
-def test_the_most_tasks_are_drawn(sizes: tuple[int, ...]) -> None:
+def test_the_tasks_counted_are_those_drawn(sizes: tuple[int, ...]) -> None:
     labels = np.repeat(np.arange(len(sizes)), sizes)
     names = tuple(f"class-{c}" for c in range(len(sizes)))
     pool = ImagePool(tuple(map(str, range(labels.size))), labels, names)
     most = DepletingSampler(n_query=5, choose="by-what-is-left").draw(pool, None, 0)
     assert TaskSupply(sizes, 5, 5).most_tasks(5) == len(most)
+    uniform = [len(DepletingSampler(n_query=5).draw(pool, None, seed)) for seed in range(8)]
+    counted = [uniform_tasks(np.array(sizes), 5, 10, seed) for seed in range(8)]
+    assert abs(np.mean(counted) - np.mean(uniform)) <= 1
+
+
+def test_tasks_of_very_large_data_are_counted_soon() -> None:
+    sizes = np.full(1000, 20_000)
+    most = 1000 * 20_000 // 5 // 2
+    assert 0.99 * most < uniform_tasks(sizes, 5, 2) <= most
 
 
 # -- The best number -------------------------------------------------------------------------------
@@ -138,6 +150,8 @@ def test_the_most_tasks_are_drawn(sizes: tuple[int, ...]) -> None:
 
 MEASURED = QueryVariance(5, 5, 600, 0.7, 0.004, 0.02)
 SUPPLY = TaskSupply((600,) * 20, 5, 5)
+# At chance, so that nothing is added for failed tasks.
+AT_CHANCE = QueryBounds(QueryVariance(5, 5, 600, 0.2, 0.004, 0.02), 0.003, 0.005, 0.95)
 
 
 def test_the_best_number_gives_the_shortest_interval() -> None:
@@ -156,23 +170,70 @@ def test_the_best_number_gives_the_shortest_interval() -> None:
 def test_where_no_number_is_best_some_tasks_are_left() -> None:
     flat = QueryVariance(5, 5, 600, 0.7, -0.001, 0.02, True)
     assert math.isinf(flat.best)
-    assert SUPPLY.most_tasks(best_queries(SUPPLY, flat)) >= 10
-    assert SUPPLY.most_tasks(best_queries(SUPPLY, flat, least_tasks=40)) >= 40
+    for least in (10, 40):
+        assert SUPPLY.most_tasks(best_queries(SUPPLY, flat, least_tasks=least)) >= least
+    plan = QueryPlan(SUPPLY, QueryBounds(flat, 0.0, 0.005, 0.95), "by-what-is-left")
+    assert plan.n_tasks(plan.n_query) >= plan.least_tasks
+    assert any("unbounded" in one.sentence for one in plan.advice())
+
+
+def test_a_plan_takes_the_shortest_interval() -> None:
+    plan = QueryPlan(SUPPLY, AT_CHANCE, "by-what-is-left")
+    assert abs(plan.n_query - 5) <= 1
+    assert (plan.n_tasks(5), plan.left_over(5, 240)) == (240, 0)
+    advice = {one.topic: one.sentence for one in plan.advice()}
+    assert set(advice) == {"queries", "tasks"}
+    assert f"{plan.n_tasks(plan.n_query):,} 5-way 5-shot tasks" in advice["tasks"]
+    # By what is left every image is used: 33 tasks of 3 x 2. Uniform choices leave some over.
+    other = QueryPlan(TaskSupply((50, 50, 50, 50), 3, 1), choose="uniform")
+    advice = {one.topic: one.sentence for one in other.advice()}
+    assert (other.n_query, advice["sampler"].split()[0]) == (1, "33")
+
+
+def test_without_a_pilot_the_papers_number() -> None:
+    plan = QueryPlan(TaskSupply((600,) * 20, 5, 1))
+    assert plan.n_query == 1
+    few = TaskSupply((40,) * 5, 5, 10)  # two tasks of seven queries
+    assert QueryPlan(few, least_tasks=2).n_query == 7
+    study = StudyPlan(plan)
+    assert (math.isnan(study.row(1).half_width), study.curve()) == (True, [])
+
+
+def test_a_study_tells_what_its_tasks_show() -> None:
+    plan = StudyPlan(QueryPlan(SUPPLY, AT_CHANCE, "by-what-is-left"), AT_CHANCE)
+    n_query = plan.queries.n_query
+    widths = {q: plan.row(q).half_width for q in (1, 2, 4, n_query, 8, 15, 50)}
+    assert min(widths, key=lambda q: widths[q]) == n_query
+    row = plan.row(5)
+    assert (row.n_tasks, row.left_over, math.isnan(row.paired)) == (240, 0, True)
+    assert row.variance == pytest.approx((0.004 + 0.02 / 5) / 240)
+    assert n_query in [row.n_query for row in plan.rows()]
+    least = min(plan.curve(), key=lambda point: point[1])[0]
+    assert abs(least - n_query) <= 1
+    row = StudyPlan(QueryPlan(SUPPLY, AT_CHANCE), AT_CHANCE, correlation=0.8, difference=0.01).row(
+        5
+    )
+    assert row.paired < row.unpaired
+    assert row.needed_paired == pytest.approx(0.2 * row.needed_unpaired, rel=0.05)
 
 
 def test_what_cannot_be_planned_is_refused() -> None:
-    with pytest.raises(InfeasibleTask, match="do not yield two 5-way 5-shot tasks"):
-        TaskSupply((11,) * 5, 5, 5)
-    with pytest.raises(OptionError, match="at least 2 ways and 1 shot"):
-        TaskSupply((600,) * 5, 1, 5)
     rng = np.random.default_rng(SEED)
-    with pytest.raises(DataError, match="at least 2 queries per class, and this has 1"):
-        gaussian_pilot(rng, 5, 20, 1)
-    with pytest.raises(DataError, match="at least 3 tasks, and this has 1"):
-        gaussian_pilot(rng, 5, 1, 5)
     pilot = gaussian_pilot(rng, 5, 9, 5)
-    with pytest.raises(DataError, match="answered alike"):
-        QueryVariance.of(dataclasses.replace(pilot, values=np.ones_like(pilot.values)))
+    alike = dataclasses.replace(pilot, values=np.ones_like(pilot.values))
+    for made, error, part in (
+        (lambda: TaskSupply((11,) * 5, 5, 5), InfeasibleTask, "5-way 5-shot"),
+        (lambda: TaskSupply((600,) * 5, 1, 5), OptionError, "at least 2 ways"),
+        (lambda: gaussian_pilot(rng, 5, 20, 1), DataError, "at least 2 queries"),
+        (lambda: gaussian_pilot(rng, 5, 1, 5), DataError, "at least 3 tasks"),
+        (lambda: QueryVariance.of(alike), DataError, "answered alike"),
+        (lambda: QueryPlan(SUPPLY, level=95), OptionError, "level .* 95"),
+        (lambda: QueryPlan(SUPPLY, choose="all"), OptionError, "uniform, by-what-is-left"),
+        (lambda: QueryPlan(SUPPLY, least_tasks=1), OptionError, "least_tasks .* 1"),
+        (lambda: StudyPlan(QueryPlan(SUPPLY), correlation=2.0), OptionError, "correlation .* 2"),
+    ):
+        with pytest.raises(error, match=part):
+            made()
 
 
 def test_tasks_and_outcomes_must_belong_together() -> None:

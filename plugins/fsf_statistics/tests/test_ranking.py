@@ -51,14 +51,10 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_a_table_is_parted_and_rows_without_a_value_are_named(tmp_path: Path) -> None:
+def test_a_table_is_parted_and_columns_may_be_values_of_a_column(tmp_path: Path) -> None:
     one, five = read_columns(written(tmp_path, WIDE), ("a", "b"), by=["shot"])
-    assert (one.group, one.rows, one.left_out) == (("1",), ("x", "y"), ("z",))
+    assert (one.group, one.rows, one.left_out, five.rows) == (("1",), ("x", "y"), ("z",), ("x",))
     assert (one.first.tolist(), one.second.tolist()) == ([1, 2], [3, 2])
-    assert five.rows == ("x",)
-
-
-def test_columns_may_be_values_of_a_column(tmp_path: Path) -> None:
     (found,) = read_columns(written(tmp_path, LONG), ("A", "R"), pivot="metric", value="value")
     assert (found.rows, found.left_out) == (("x", "y"), ("z",))
     assert (found.first.tolist(), found.second.tolist()) == ([1, 3], [2, 4])
@@ -67,12 +63,12 @@ def test_columns_may_be_values_of_a_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "part"),
     [
-        (WIDE, {}, "line 5: x has 'a' twice (--by splits it)"),
-        (WIDE, {"by": ["shots"]}, "has no column 'shots' (did you mean 'shot'?)"),
+        (WIDE, {}, "line 5: x has 'a' twice"),
+        (WIDE, {"by": ["shots"]}, "'shots' (did you mean 'shot'?)"),
         ("method,a,b\nx,1,ten\n", {}, "line 2: 'b' must be a number, not 'ten'"),
         ("method,a,b\nx,1,nan\n", {}, "line 2: 'b' must be a number, not 'nan'"),
-        ("method,a,b\n", {}, "has no rows"),
-        (LONG, {"pivot": "metric", "value": "value"}, "the column 'metric' contains A, R"),
+        ("method,a,b\n", {}, "no rows"),
+        (LONG, {"pivot": "metric", "value": "value"}, "'metric' contains A, R"),
     ],
 )
 def test_a_table_that_cannot_be_ranked(tmp_path: Path, text: str, options, part: str) -> None:
@@ -81,49 +77,30 @@ def test_a_table_that_cannot_be_ranked(tmp_path: Path, text: str, options, part:
     assert part in str(caught.value)
 
 
-def test_the_command_ranks_tables_and_runs_and_says_what_a_perfect_order_means(fsf, tmp_path):
+def test_the_command_ranks_tables_and_runs(fsf, tmp_path):
     written(tmp_path, "method,a,b\nx,1,2\ny,2,4\nz,3,5\n")
-    done = fsf("rank", "table.csv", "--columns", "a", "b")
+    columns = ("--columns", "a", "b")
+    done = fsf("rank", "table.csv", *columns)
     assert done.returncode == 0
     assert "1.00 [1.00 to 1.00]" in done.stdout
     assert "does not mean certainty" in done.stdout
-    raw = json.loads(fsf("rank", "table.csv", "--columns", "b", "a", "--json").stdout)
+    raw = json.loads(fsf("rank", "table.csv", *columns, "--json").stdout)
     assert raw["parts"][0]["rows"] == ["x", "y", "z"]
-    two = fsf("rank", "table.csv", "--columns", "a", "b", "--by", "method")
-    assert (two.returncode, two.stderr) == (
-        2,
-        "fsf: x: a rank correlation needs at least 3 methods, not 1\n",
-    )
+    two = fsf("rank", "table.csv", *columns, "--by", "method")
+    assert (two.returncode, "at least 3 methods, not 1" in two.stderr) == (2, True)
     (tmp_path / "more.csv").write_text("x,y,z\n0.5,0.6,0.8\n0.6,0.6,0.7\n")
     assert fsf("import", "accuracies", "more.csv").returncode == 0
     ranked = fsf("rank", "x", "y", "z", "--columns", "acc-tasks", "acc-tasks")
-    assert ranked.returncode == 0
-    assert "1.00" in ranked.stdout
+    assert (ranked.returncode, "1.00" in ranked.stdout) == (0, True)
     lacking = fsf("rank", "x", "y", "z", "--columns", "acc-tasks", "wacc-biased")
-    assert lacking.returncode == 2
-    assert (
-        "has no estimate 'wacc-biased' (did you mean 'acc-tasks'?); it has acc-tasks"
-        in lacking.stderr
-    )
+    assert (lacking.returncode, "'wacc-biased'" in lacking.stderr) == (2, True)
 
 
 def test_by_hand() -> None:
     # d = (0, 1, -1, 0): 1 - 6 * 2 / (4 * 15) = 0.8
     assert spearman(np.array([1.0, 2, 3, 4]), np.array([1.0, 3, 2, 4])) == pytest.approx(0.8)
     assert spearman(np.array([1.0, 2, 3]), np.array([9.0, 8, 7])) == -1.0
-
-
-def test_ties_share_their_mean_rank() -> None:
-    first, second = np.array([1.0, 2, 2, 4]), np.array([3.0, 1, 5, 5])
-    assert spearman(first, second) == pytest.approx(stats.spearmanr(first, second).statistic)
-
-
-def test_no_correlation_with_a_constant() -> None:
     assert np.isnan(spearman(np.ones(4), np.arange(4.0)))
-
-
-def test_too_few_or_unequal_methods() -> None:
-    with pytest.raises(DataError, match="at least 3 methods, not 2"):
-        spearman(np.arange(2.0), np.arange(2.0))
-    with pytest.raises(DataError, match=r"\(3,\) against \(4,\)"):
-        spearman(np.arange(3.0), np.arange(4.0))
+    for first, second, part in ((2, 2, "at least 3 methods, not 2"), (3, 4, "3.*4")):
+        with pytest.raises(DataError, match=part):
+            spearman(np.arange(float(first)), np.arange(float(second)))

@@ -9,12 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsf_statistics.planning import TaskSupply
-from fsf_statistics.queries import QueryPlan
-from fsf_statistics.query_bounds import QueryBounds
 from fsf_statistics.query_variance import PilotAnswers, QueryVariance
 from fsf_statistics.study import (
-    StudyPlan,
     detectable_difference,
     paired_pilot,
     parse_class_sizes,
@@ -23,9 +19,6 @@ from fsf_statistics.study import (
 from fsframework.errors import DataError, OptionError
 
 SEED = 20240904
-SUPPLY = TaskSupply((600,) * 20, 5, 5)
-# At chance, so that nothing is added for failed tasks.
-MEASURED = QueryBounds(QueryVariance(5, 5, 600, 0.2, 0.004, 0.02), 0.003, 0.005, 0.95)
 
 
 def pilot(rng: np.random.Generator, n_tasks: int, n_query: int) -> PilotAnswers:
@@ -40,28 +33,6 @@ def test_quantiles_of_a_detectable_difference_are_scipys() -> None:
     quantiles = stats.t.ppf(0.975, 39) + stats.t.ppf(0.8, 39)
     found = detectable_difference(0.02, 40, paired=True)
     assert found == float(quantiles * math.sqrt(0.02 / 40))
-
-
-def test_a_plan_tells_what_its_tasks_show() -> None:
-    plan = StudyPlan(QueryPlan(SUPPLY, MEASURED, "by-what-is-left"), MEASURED)
-    n_query = plan.queries.n_query
-    widths = {q: plan.row(q).half_width for q in (1, 2, 4, n_query, 8, 15, 50)}
-    assert min(widths, key=lambda q: widths[q]) == n_query
-    row = plan.row(5)
-    assert (row.n_tasks, row.left_over) == (240, 0)
-    assert row.variance == pytest.approx((0.004 + 0.02 / 5) / 240)
-    assert math.isnan(row.paired)
-    assert n_query in [row.n_query for row in plan.rows()]
-    least = min(plan.curve(), key=lambda point: point[1])[0]
-    assert abs(least - n_query) <= 1
-
-
-def test_without_a_pilot_nothing_is_known_of_differences() -> None:
-    plan = StudyPlan(QueryPlan(TaskSupply((600,) * 20, 5, 1)))
-    assert math.isnan(plan.row(1).half_width)
-    assert plan.curve() == []
-    with pytest.raises(OptionError, match="correlation must lie between -1 and 1, not 2"):
-        StudyPlan(QueryPlan(SUPPLY), correlation=2.0)
 
 
 def test_pairing_takes_out_what_two_methods_share() -> None:
@@ -107,10 +78,3 @@ def test_as_many_tasks_as_needed_and_no_more(paired: bool) -> None:
         count = tasks_needed(0.013, difference, paired=paired)
         assert detectable_difference(0.013, count, paired=paired) <= difference
         assert count == 2 or detectable_difference(0.013, count - 1, paired=paired) > difference
-
-
-def test_a_correlation_makes_paired_differences_smaller() -> None:
-    queries = QueryPlan(SUPPLY, MEASURED)
-    row = StudyPlan(queries, MEASURED, correlation=0.8, difference=0.01).row(5)
-    assert row.paired < row.unpaired
-    assert row.needed_paired == pytest.approx(0.2 * row.needed_unpaired, rel=0.05)

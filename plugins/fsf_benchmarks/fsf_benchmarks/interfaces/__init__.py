@@ -7,6 +7,7 @@ from fsf_benchmarks.interfaces.benchmark import (
     Labelled,
     Selection,
 )
+from fsf_benchmarks.interfaces.experiments import ExperimentDescription, ExperimentResult
 from fsf_benchmarks.interfaces.values import Answer, Cell, PrintedValue
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "Benchmark",
     "BenchmarkResults",
     "Cell",
+    "ExperimentDescription",
+    "ExperimentResult",
     "Labelled",
     "PrintedValue",
     "Selection",

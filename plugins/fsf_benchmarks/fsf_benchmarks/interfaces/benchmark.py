@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, overload
 
+from fsf_benchmarks.interfaces.experiments import ExperimentDescription, ExperimentResult
 from fsf_benchmarks.interfaces.values import Answer, Cell, PrintedValue
 from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces import Configurable, Dataset
-from fsframework.values import ExperimentDescription, ExperimentResult
 
 __all__ = ["AXES", "Benchmark", "BenchmarkResults", "Labelled", "Selection"]
 

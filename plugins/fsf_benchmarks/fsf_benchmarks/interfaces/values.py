@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from fsf_benchmarks.interfaces.experiments import ExperimentResult
 from fsf_reports.values import Quantity
-from fsframework.values import ExperimentResult
 
 __all__ = ["Answer", "Cell", "PrintedValue"]
 
@@ -113,7 +113,7 @@ class Answer:
                 results are left out, but the first.
             statistic: as in ``Answer``; ``sentences`` likewise.
 
-        >>> from fsframework.values import ExperimentDescription
+        >>> from fsf_benchmarks.interfaces import ExperimentDescription
         >>> runs = [ExperimentResult(description=ExperimentDescription(name, {})) for name in "ab"]
         >>> names = {"method": lambda run: run.description.name, "shot": lambda run: 1}
         >>> Answer.comparing(runs, names).row_names

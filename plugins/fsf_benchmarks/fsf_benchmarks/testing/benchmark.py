@@ -13,6 +13,7 @@ from fsf_benchmarks.interfaces import (
     Benchmark,
     BenchmarkResults,
     Cell,
+    ExperimentDescription,
     PrintedValue,
     Selection,
 )
@@ -20,7 +21,6 @@ from fsf_benchmarks.testing.toys import toy_benchmark_results, toy_selection
 from fsf_reports.values import FigureDeclaration, Quantity, TableDeclaration
 from fsframework.errors import FsfError, OptionError
 from fsframework.testing import Make, NotApplicable, Suite, require
-from fsframework.values import ExperimentDescription
 
 suite = Suite(Benchmark)
 
@@ -204,7 +204,7 @@ def check_cautions_told(make: Make) -> None:
         )
 
 
-@suite.check(after=[check_experiments])
+@suite.check(after=[check_failures_told])
 def check_figures(make: Make) -> None:
     """``figures`` gives declarations whose values are quantities, or missing where runs failed."""
     for failed in (False, True):

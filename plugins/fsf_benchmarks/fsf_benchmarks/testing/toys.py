@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fsf_benchmarks.interfaces import BenchmarkResults, Selection
+from fsf_benchmarks.interfaces import (
+    BenchmarkResults,
+    ExperimentDescription,
+    ExperimentResult,
+    Selection,
+)
 from fsframework.interfaces import Dataset
 from fsframework.testing import toy_images, toy_outcomes, toy_pool
 from fsframework.values import (
@@ -16,8 +21,6 @@ from fsframework.values import (
     Arms,
     Contrast,
     Estimate,
-    ExperimentDescription,
-    ExperimentResult,
     IntArray,
     Outcomes,
     TaskSet,

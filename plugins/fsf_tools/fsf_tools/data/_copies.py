@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from fsframework.api.components import ADDED_VERSION, Added, added_folder, read_added
 from fsframework.errors import DataError
 from fsframework.values import atomic_write, locked
@@ -31,7 +33,7 @@ def changed_list(
     folder = added_folder(folder)
 
     def write() -> None:
-        datasets = {name: entries[name].to_json() for name in sorted(entries)}
+        datasets = {name: msgspec.to_builtins(entries[name]) for name in sorted(entries)}
         raw = {"schema_version": ADDED_VERSION, "datasets": datasets}
         text = json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
         atomic_write(folder / "datasets.json", text)

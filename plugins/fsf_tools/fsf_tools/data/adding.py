@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fsf_tools.data._copies import changed_list, copies_folder, replaced_files
 from fsf_tools.data.catalogue import about_json, datasets
 from fsf_tools.data.declarations import content_of, declared_name, reader_of
@@ -47,11 +49,11 @@ class AddedDataset:
         """Return the report as JSON values."""
         return {
             "name": self.name,
-            **self.entry.to_json(),
+            **msgspec.to_builtins(self.entry),
             "layout": self.layout or None,
             "splits": [vars(split) for split in self.splits],
             "about": about_json(self.about),
-            "replaced": None if self.replaced is None else self.replaced.to_json(),
+            "replaced": None if self.replaced is None else msgspec.to_builtins(self.replaced),
         }
 
 
@@ -177,7 +179,7 @@ def _check_name(session: Session, called: str, plugin: str) -> None:
 
 def _target(session: Session, plugin: str) -> str:
     """Return the option that holds the path of the data."""
-    cls: type[Dataset] = session.registry.load("dataset", plugin).cls
+    cls: type[Dataset] = session.registry.load("dataset", plugin)
     target = cls.location or cls.argument
     if target is None:
         raise OptionError(f"{plugin} takes no path, so there is nothing to add; use it by its name")

@@ -92,7 +92,7 @@ class DatasetRow:
             "state": self.state,
             "found": _counts_json(self.found),
             "published": _counts_json(self.published),
-            "added": None if self.entry is None else self.entry.to_json(),
+            "added": None if self.entry is None else msgspec.to_builtins(self.entry),
             "about": about_json(self.about),
             "distribution": None if self.plugin is None else self.plugin.distribution,
             "version": None if self.plugin is None else self.plugin.version,
@@ -152,7 +152,7 @@ def datasets(
 
 def _plugin_row(session: Session, plugin: Plugin, entry: Added | None) -> DatasetRow:
     try:
-        cls: type[Dataset] = session.registry.load("dataset", plugin.name).cls
+        cls: type[Dataset] = session.registry.load("dataset", plugin.name)
     except PluginError as error:
         return DatasetRow(plugin.name, plugin, str(error), "broken", entry=entry)
     if cls.location is None and cls.argument is None:

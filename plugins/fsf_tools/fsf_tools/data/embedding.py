@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from fsf_tools.sharing import Do, sharing_of
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.session import Session, open_session
-from fsframework.api.sharing import Do, sharing_of
 from fsframework.api.stores import feature_store
 from fsframework.errors import FsfError, argument
 
@@ -81,8 +81,8 @@ def embed_described(
     reporter = session.reporter
     missing = features.missing(reporter)
     if missing.size and sharing is not None:
-        task = replace(sharing.task, options={"key": features.key})
-        replace(sharing, task=task).compute("features", features.key, missing, features.block)
+        sharing = replace(sharing, options={"key": features.key})
+        sharing.compute("features", features.key, missing, features.block)
     features.built(np.arange(features.shape[0]), reporter)
     size = math.prod(features.shape) * np.dtype(np.float32).itemsize
     return EmbeddedImages(features.path, features.shape, int(missing.size), size)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.errors import DataError
-from fsframework.values.arms import ArmOutcomes
-from fsframework.values.estimate import Estimate
+from fsframework.values import ArmOutcomes, Estimate
 
 __all__ = ["ExperimentDescription", "ExperimentResult"]
 

@@ -1,57 +1,25 @@
-"""Many experiments: their options merged and checked, and their finished runs found."""
+"""Runs that are finished before a benchmark runs, found by their records."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import fsframework
 from fsframework.api.components import canonical
+from fsframework.api.experiments import Experiment
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, runs
-from fsframework.errors import FsfError, OptionError
-from fsframework.pipeline.experiment.configuration import Experiment
+from fsframework.errors import FsfError
 
 __all__ = [
     "arms_of",
-    "check_options",
-    "data_of",
     "find_finished",
     "identity_of",
 ]
-
-
-def check_options(experiments: Iterable[Experiment], *, here: bool = True) -> None:
-    """Check that components accept their options and that the device exists; run nothing.
-
-    Equal components are made once. A component that cannot be made for another reason, such as a
-    missing file, is left for its run to report.
-
-    Args:
-        experiments: to check.
-        here: whether this machine runs them, and must have their device.
-
-    Raises:
-        OptionError: a component refuses its options, or this machine lacks the device.
-    """
-    tried: set[str] = set()
-    for one in experiments:
-        if here:
-            resolve_device(one.settings.device)
-        for component in one.components():
-            key = canonical([component.kind, component.to_json()])
-            if key in tried or component.kind == "dataset":
-                continue
-            tried.add(key)
-            try:
-                component.create()
-            except OptionError:
-                raise
-            except (FsfError, OSError, ImportError):
-                continue
 
 
 def arms_of(experiment: Experiment) -> tuple[str, ...]:
@@ -104,8 +72,8 @@ def _of_run(run: Run) -> str:
 
 
 def _of_experiment(experiment: Experiment, opened: dict[str, tuple[str, str]]) -> str:
-    loaded = [c.loaded.plugin for c in experiment.components() if c.kind != "statistic"]
-    fingerprint, split = data_of(experiment, opened)
+    loaded = [c.plugin for c in experiment.components() if c.kind != "statistic"]
+    fingerprint, split = _data_of(experiment, opened)
     options = _deciding(experiment.options)
     return canonical(
         [
@@ -118,7 +86,7 @@ def _of_experiment(experiment: Experiment, opened: dict[str, tuple[str, str]]) -
     )
 
 
-def data_of(experiment: Experiment, opened: dict[str, tuple[str, str]]) -> tuple[str, str]:
+def _data_of(experiment: Experiment, opened: dict[str, tuple[str, str]]) -> tuple[str, str]:
     """Return fingerprint and usual split of an experiment's data; empty if they cannot be opened.
 
     Args:
