@@ -336,24 +336,6 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path) -> None:
     assert RunRecord.load(only_run(tmp_path)).status == "unfinished"
 
 
-def test_show_draws_a_task(fsf: Fsf, tmp_path: Path) -> None:
-    from PIL import Image
-
-    done = fsf("tasks", "show", *QUICK[:6], "--shot", "2", "--task", "3", "--output", "t.png")
-    assert done.returncode == 0, done.stderr
-    with Image.open(tmp_path / "t.png") as picture:
-        assert picture.width > 800
-        assert picture.height > 600
-        # The first way's colour stands on its bar and on the words tied to it.
-        colours = {colour for _, colour in picture.getcolors(1 << 24)}
-    assert {(0, 114, 178), (213, 94, 0)} <= colours
-    told = json.loads(
-        fsf("tasks", "show", *QUICK[:6], "--shot", "2", "--task", "3", "--json").stdout
-    )
-    assert len(told["ways"]) == 5
-    assert all(len(way["support"]) == 2 for way in told["ways"])
-
-
 def test_values_of_a_run_can_be_opened_again(whole: fsframework.Run, tmp_path: Path) -> None:
     """Pool and attribute table saved, loaded, and the tasks still verify against them."""
     pool = fsframework.pool({"name": "planted", "size": 32, "n_per_class": 40})
