@@ -9,6 +9,7 @@ from fsframework.api.models import network_of
 from fsframework.errors import OptionError, argument
 from fsframework.pipeline.cache.images import Broken, ImageStore, image_size, store_of
 from fsframework.pipeline.cache.rows import Rows, records_of
+from fsframework.pipeline.cache.sealed import held
 from fsframework.pipeline.experiment.configuration import Experiment, resolve_part
 from fsframework.pipeline.learning.evaluation import FeatureStore
 from fsframework.pipeline.preparation import open_source
@@ -21,6 +22,7 @@ __all__ = [
     "ImageStore",
     "Rows",
     "feature_store",
+    "held",
     "image_store",
     "records_of",
 ]

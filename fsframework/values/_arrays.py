@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from fsframework.errors import DataError
 
 __all__ = [
     "BoolArray",
+    "ByName",
     "FloatArray",
     "IntArray",
     "UInt8Array",
@@ -84,3 +85,29 @@ def first_duplicate(values: Sequence[str]) -> str | None:
 def named(words: Sequence[str], most: int = 3) -> str:
     shown = ", ".join(repr(w) for w in words[:most])
     return shown + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
+T = TypeVar("T")
+
+
+class ByName(Mapping[str, T], Generic[T]):
+    """A mapping from names that keeps their order, and lists them for one that it lacks."""
+
+    noun: ClassVar[str]
+    """What is named."""
+
+    def __init__(self, values: Mapping[str, T]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> T:
+        try:
+            return self._values[name]
+        except KeyError:
+            known = ", ".join(self._values) or "none"
+            raise KeyError(f"no {self.noun} {name!r}; the {self.noun}s are {known}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)

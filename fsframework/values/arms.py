@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
 
 from fsframework.errors import DataError, OptionError, argument, close_matches
+from fsframework.values._arrays import ByName
 from fsframework.values.outcomes import Outcomes
 from fsframework.values.tasks import TaskSet
 
 __all__ = ["ArmOutcomes", "Arms", "Contrast", "label_in_arms"]
-
-T = TypeVar("T")
 
 
 def label_in_arms(
@@ -56,26 +54,7 @@ class Contrast:
         return self.control, self.tested
 
 
-class _ByArm(Mapping[str, T], Generic[T]):
-    """A mapping from names of arms that keeps their order."""
-
-    def __init__(self, values: Mapping[str, T]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, arm: str) -> T:
-        try:
-            return self._values[arm]
-        except KeyError:
-            raise KeyError(f"no arm {arm!r}; the arms are {', '.join(self._values)}") from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-
-class Arms(_ByArm[TaskSet]):
+class Arms(ByName[TaskSet]):
     """The tasks of each arm, the control first where there is one.
 
     Args:
@@ -87,6 +66,8 @@ class Arms(_ByArm[TaskSet]):
     Raises:
         DataError: the contrast names an arm that is missing.
     """
+
+    noun = "arm"
 
     def __init__(
         self,
@@ -139,7 +120,7 @@ class Arms(_ByArm[TaskSet]):
             tasks.save(Path(folder) / f"tasks-{name}.safetensors")
 
 
-class ArmOutcomes(_ByArm[Outcomes]):
+class ArmOutcomes(ByName[Outcomes]):
     """The outcomes of a method in each arm, with the tasks.
 
     Args:
@@ -149,6 +130,8 @@ class ArmOutcomes(_ByArm[Outcomes]):
     Raises:
         DataError: outcomes belong to other tasks, or to an arm without tasks.
     """
+
+    noun = "arm"
 
     def __init__(self, outcomes: Mapping[str, Outcomes], arms: Arms) -> None:
         super().__init__(outcomes)

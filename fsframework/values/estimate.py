@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
-from fsframework._files import atomic_path
-from fsframework._reading import parse_json, read_file
 from fsframework._tables import html_table, text_table
 from fsframework.errors import DataError
-from fsframework.values._formats import SCHEMA_VERSION, check_header
+from fsframework.values._arrays import ByName
 from fsframework.values.outcomes import QueryBatch, Scope
 
 __all__ = ["Estimate", "Estimates", "measure_name", "table_of"]
@@ -107,15 +103,15 @@ class Estimate:
         """The standard deviation between seeds as text, empty with one seed."""
         if self.seed_deviation is None:
             return ""
-        factor, unit, digits = (100, " %", 1) if self.share else (1, "", 4)
-        return f"{factor * self.seed_deviation:.{digits}f}{unit}"
+        return self._number(self.seed_deviation) + " %" * self.share
 
     def __str__(self) -> str:
-        factor, unit, digits = (100, " %", 1) if self.share else (1, "", 4)
-        value = f"{factor * self.value:.{digits}f}"
-        if math.isnan(self.low):
-            return f"{value}{unit} (no interval)"
-        return f"{value} ± {factor * self.half_width:.{digits}f}{unit}"
+        interval = "" if math.isnan(self.low) else f" ± {self._number(self.half_width)}"
+        none = "" if interval else " (no interval)"
+        return self._number(self.value) + interval + " %" * self.share + none
+
+    def _number(self, value: float) -> str:
+        return f"{100 * value:.1f}" if self.share else f"{value:.4f}"
 
     def _repr_html_(self) -> str:
         scope = f"{100 * self.level:g} % {self.scope} interval, {self.estimator}"
@@ -139,50 +135,11 @@ class Estimate:
         except msgspec.ValidationError as error:
             raise DataError(f"not an estimate ({error})") from None
 
-    def save(self, path: str | Path) -> None:
-        """Write JSON."""
-        header = {"schema_version": SCHEMA_VERSION, "what": "an estimate"}
-        with atomic_path(Path(path)) as temporary:
-            temporary.write_text(json.dumps({**header, **self.to_json()}, indent=2))
 
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read what ``save`` wrote.
-
-        Raises:
-            DataError: the file does not contain an estimate.
-        """
-        try:
-            raw = parse_json(read_file(path))
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-        except ValueError as error:
-            raise DataError(f"{path}: not an estimate ({error})") from None
-        check_header(raw, Path(path), "an estimate")
-        try:
-            return cls.from_json(raw)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
-
-
-class Estimates(Mapping[str, Estimate]):
+class Estimates(ByName[Estimate]):
     """Estimates by the names of their measures; prints as a table."""
 
-    def __init__(self, estimates: Mapping[str, Estimate]) -> None:
-        self._estimates = dict(estimates)
-
-    def __getitem__(self, name: str) -> Estimate:
-        try:
-            return self._estimates[name]
-        except KeyError:
-            known = ", ".join(self._estimates) or "none"
-            raise KeyError(f"no estimate {name!r}; the estimates are {known}") from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._estimates)
-
-    def __len__(self) -> int:
-        return len(self._estimates)
+    noun = "estimate"
 
     def __repr__(self) -> str:
         return text_table(*table_of(self, "measure"))
@@ -206,7 +163,7 @@ def table_of(
         [
             *(name, str(e), *(cells.get(name, "") for cells in more.values())),
             *((e.between_seeds, str(e.n_seeds)) if over_seeds else ()),
-            f"{100 * e.level:g} % {e.scope}, {e.estimator}",
+            f"{100 * e.level:g} % {e.scope}, {e.estimator}{', paired' if e.paired else ''}",
             f"{e.n_tasks:,}",
             f"{e.n_images:,}" if e.n_images else "not known",
         ]

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Self, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 
 from fsframework._digest import digest_of
 from fsframework._files import atomic_write
@@ -30,6 +31,14 @@ from fsframework.values.pool import ImagePool
 __all__ = ["TaskSet"]
 
 _WORDS_SHOWN = 8
+_ARRAYS: Mapping[str, tuple[npt.DTypeLike, int]] = {
+    "classes": (np.int64, 2),
+    "support": (np.int64, 3),
+    "query": (np.int64, 3),
+    "attribute": (np.int32, 2),
+    "relaxed": (np.bool_, 2),
+}
+"""Type and number of dimensions of each array of a task set."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,23 +82,14 @@ class TaskSet:
     placebo: bool = False
 
     def __post_init__(self) -> None:
-        for name, dtype, ndim in (
-            ("classes", np.int64, 2),
-            ("support", np.int64, 3),
-            ("query", np.int64, 3),
-            ("attribute", np.int32, 2),
-            ("relaxed", np.bool_, 2),
-        ):
+        for name, (dtype, ndim) in _ARRAYS.items():
             object.__setattr__(self, name, frozen(getattr(self, name), dtype, name, ndim))
         object.__setattr__(self, "words", tuple(self.words))
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
         shape = self.classes.shape
-        for name in ("support", "query", "attribute", "relaxed"):
-            if getattr(self, name).shape[:2] != shape:
-                raise DataError(
-                    f"{name} has {getattr(self, name).shape[:2]} tasks and ways, "
-                    f"but classes has {shape}"
-                )
+        for name in _ARRAYS:
+            if (found := getattr(self, name).shape[:2]) != shape:
+                raise DataError(f"{name} has {found} tasks and ways, but classes has {shape}")
         if shape[1] < 2:
             raise DataError(f"a task needs at least 2 ways, not {shape[1]}")
         if self.support.shape[2] < 1 or self.query.shape[2] < 1:
@@ -241,13 +241,8 @@ class TaskSet:
 
     def __getitem__(self, tasks: slice) -> TaskSet:
         """Return the tasks of a slice."""
-        return dataclasses.replace(
-            self,
-            **{
-                name: getattr(self, name)[tasks]
-                for name in ("classes", "support", "query", "attribute", "relaxed")
-            },
-        )
+        parts: dict[str, Any] = {name: getattr(self, name)[tasks] for name in _ARRAYS}
+        return dataclasses.replace(self, **parts)
 
     def verify(self, pool: ImagePool) -> None:
         """Check that the tasks belong to this pool and that every image has its way's class.
@@ -287,23 +282,12 @@ class TaskSet:
         header = {
             "what": "a task set",
             "schema_version": SCHEMA_VERSION,
-            "sampler": self.sampler,
+            **{name: getattr(self, name) for name in _Header.__annotations__ if name != "checksum"},
             "options": dict(self.options),
-            "seed": self.seed,
-            "arm": self.arm,
-            "uniform": self.uniform,
-            "placebo": self.placebo,
-            "words": list(self.words),
-            "key_digest": self.key_digest,
-            "pool_fingerprint": self.pool_fingerprint,
-            "attributes_fingerprint": self.attributes_fingerprint,
             "digest": self.digest,
             "checksum": self._checksum,
         }
-        arrays = {
-            name: np.ascontiguousarray(getattr(self, name))
-            for name in ("classes", "support", "query", "attribute", "relaxed")
-        }
+        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in _ARRAYS}
         # Not save_file, whose error does not show that the disk is full.
         atomic_write(Path(path), save(arrays, metadata={"fsframework": json.dumps(header)}))
 
@@ -317,16 +301,15 @@ class TaskSet:
         from safetensors import safe_open
 
         path = Path(path)
-        names = ("classes", "support", "query", "attribute", "relaxed")
         try:
             check_file(path)
             with safe_open(path, framework="numpy") as file:
                 raw = (file.metadata() or {}).get("fsframework")
                 header = read_header(raw, path, _Header, "a task set")
-                missing = set(names) - set(file.keys())
+                missing = set(_ARRAYS) - set(file.keys())
                 if missing:
                     raise DataError(f"{path}: lacks the array {named(sorted(missing))}")
-                arrays = {name: file.get_tensor(name) for name in names}
+                arrays = {name: file.get_tensor(name) for name in _ARRAYS}
         except DataError:
             raise
         except FileNotFoundError:
@@ -334,23 +317,13 @@ class TaskSet:
         except Exception as error:  # safetensors raises many types for a damaged file
             reason = getattr(error, "strerror", None) or error
             raise DataError(f"{path}: not a task file, or damaged ({reason})") from None
+        fields: dict[str, Any] = {**header}
+        checksum = fields.pop("checksum")
         try:
-            tasks = cls(
-                **arrays,
-                words=header["words"],
-                sampler=header["sampler"],
-                options=header["options"],
-                seed=header["seed"],
-                key_digest=header["key_digest"],
-                pool_fingerprint=header["pool_fingerprint"],
-                attributes_fingerprint=header["attributes_fingerprint"],
-                arm=header["arm"],
-                uniform=header["uniform"],
-                placebo=header["placebo"],
-            )
+            tasks = cls(**arrays, **fields)
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
-        if tasks._checksum != header["checksum"]:
+        if tasks._checksum != checksum:
             raise DataError(f"{path}: was changed after it was written (checksum differs)")
         return tasks
 
@@ -358,14 +331,14 @@ class TaskSet:
 class _Header(TypedDict):
     """The header of a task file."""
 
-    words: tuple[str, ...]
     sampler: str
     options: dict[str, Any]
     seed: int
+    arm: str
+    uniform: bool
+    placebo: bool
+    words: tuple[str, ...]
     key_digest: str
     pool_fingerprint: str
     attributes_fingerprint: str | None
     checksum: str
-    arm: str
-    uniform: bool
-    placebo: bool

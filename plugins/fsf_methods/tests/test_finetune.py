@@ -155,14 +155,6 @@ def test_backbones_adapt(backbone: Any) -> None:
     assert (frozen - scores).abs().max() > 1e-6 * (scores.max() - scores.min())
 
 
-def test_number_of_tasks_at_once_changes_nothing() -> None:
-    support, query = episode()
-    backbone = ToyBackbone()
-    expected = built(backbone, steps=3, tasks_at_once=3).scores(support, query)
-    found = built(backbone, steps=3, tasks_at_once=1).scores(support, query)
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
-
-
 @pytest.mark.parametrize("firth_c", [0.0, 0.7])
 def test_the_head_is_probed_before_the_backbone_moves(firth_c: float) -> None:
     support, query = episode()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsf_backbones import ResNet10
 from fsf_methods.adaptation import CDKT, DETA, TSA
 from fsf_methods.adaptation._adapters import Adapters, vectors_of
 from fsf_methods.adaptation._deta import clustering_loss, patch_scores, patch_weights, prototypes
@@ -344,11 +345,10 @@ def test_ifsl(path: Path, variant: str) -> None:
         assert_array(parts[..., length:], case.tensor(f"{variant}_query_d"))
 
 
-@pytest.mark.shared_data
 @golden_heads("LPFTFB")
 def test_lp_ft_fb(path: Path) -> None:
     case = read_case(path)
-    support, query = case.tensor("support")[None], case.tensor("query")[None]
+    support, query = batch_of(case).support, batch_of(case).query
     if case.text("loss_type") == "softmax":
         names = {"initial_weight": "weight", "initial_bias": "bias"}
     else:
@@ -384,7 +384,6 @@ def remembering(means: Tensor, covariances: Tensor, **options: Any) -> Distribut
     return method
 
 
-@pytest.mark.shared_data
 @golden_heads("DistributionCalibration")
 def test_distribution_calibration(path: Path) -> None:
     case = read_case(path)
@@ -499,55 +498,19 @@ def test_deta(path: Path) -> None:
     assert_loss(loss, case.tensor("loss"))
 
 
-class Block(nn.Module):
-    """Two 3 x 3 convolutions, with a 1 x 1 convolution as shortcut where the shape changes."""
-
-    def __init__(self, before: int, after: int, stride: int, *, changes: bool) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(after)
-        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(after)
-        self.downsample = nn.Sequential()
-        if changes:
-            shortcut = nn.Conv2d(before, after, 1, stride=stride, bias=False)
-            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(after))
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = functional.relu(self.bn1(self.conv1(x)))
-        return functional.relu(self.bn2(self.conv2(y)) + self.downsample(x))
-
-
-class SmallResNet(Backbone):
-    """The resnet of the reference cases, with the shapes of given weights by its names."""
-
-    def __init__(self, weights: dict[str, Tensor]) -> None:
-        super().__init__()
-        width = len(weights["conv1.weight"])
-        self.conv1 = nn.Conv2d(3, width, 3, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.stages = "layer1", "layer2", "layer3", "layer4"
-        for stage in self.stages:
-            after, before = weights[f"{stage}.0.conv1.weight"].shape[:2]
-            changes = f"{stage}.0.downsample.0.weight" in weights
-            block = Block(before, after, 2 if changes else 1, changes=changes)
-            setattr(self, stage, nn.Sequential(block))
-        self.load_state_dict(weights, strict=False)
-
-    def forward(self, images: Tensor) -> Tensor:
-        maps: Tensor = functional.relu(self.bn1(self.conv1(images)))
-        for stage in self.stages:
-            maps = getattr(self, stage)(maps)
-        return maps
-
-
-def resnet(case: Case) -> SmallResNet:
+def resnet(case: Case) -> Backbone:
+    """Return the network of a case, whose last stage keeps the size of its maps."""
+    backbone = ResNet10(stem="3x3", widths=(8, 12, 16, 16))
+    backbone.layer4 = ResNet10(stem="3x3", widths=(16, 16, 16, 16)).layer1
     own = {
         name.removeprefix("backbone.").replace(".conv.weight", ".weight"): value
         for name, value in case.parameters.items()
         if name.startswith("backbone.") and "alpha" not in name
     }
-    return SmallResNet(own).eval()
+    missing, unexpected = backbone.load_state_dict(own, strict=False)
+    assert not unexpected
+    assert all(name.endswith("num_batches_tracked") for name in missing)
+    return backbone.eval()
 
 
 def adapter_weights(arrays: dict[str, Tensor], start: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -268,13 +268,3 @@ def test_the_loss_of_rfs_with_a_teacher_worked_by_hand() -> None:
     cross_entropy = (np.log(1 + np.exp(-4)) + np.log(2)) / 2
     expected = 0.3 * cross_entropy + 2 * 16 * divergence
     assert method.loss(batch).item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_student_like_its_teacher_has_only_the_cross_entropy() -> None:
-    torch.manual_seed(0)
-    method, items = rfs(n_base=7, dim=5), torch.randn(10, 5)
-    classes = torch.arange(10) % 7
-    logits = method.class_logits(items)
-    alone = method.loss(Batch(items=items, classes=classes))
-    both = method.loss(Batch(items=items, classes=classes, teacher_logits=logits.detach()))
-    torch.testing.assert_close(both, 0.5 * alone)

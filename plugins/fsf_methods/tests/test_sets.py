@@ -28,16 +28,9 @@ def dsn(**options: Any) -> DSN:
     return built(DSN, 3, 2, 4, backbone=Flat(), **options)
 
 
-def images(shot: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    return (
-        torch.randn(2, 3, shot, 3, 2, 4, generator=generator),
-        torch.randn(2, 5, 3, 2, 4, generator=generator),
-    )
-
-
 def plain_dsn(method: DSN, support: Tensor, query: Tensor) -> Tensor:
-    """Score vectors ``(n, D)`` for classes ``(way, shot, D)`` by singular vectors."""
+    """Score images ``(n, ...)`` for classes ``(way, shot, ...)`` by singular vectors."""
+    support, query = support.flatten(2), query.flatten(1)
     scores = torch.zeros(len(query), len(support))
     for k, vectors in enumerate(support):
         mean = vectors.mean(dim=0) if method.centre else torch.zeros(vectors.shape[1])
@@ -51,25 +44,19 @@ def plain_dsn(method: DSN, support: Tensor, query: Tensor) -> Tensor:
 @pytest.mark.parametrize("shot", [2, 3, 5])
 @pytest.mark.parametrize("centre", [True, False])
 def test_scores_of_dsn_are_the_literal_ones(centre: bool, shot: int) -> None:
-    method = dsn(centre=centre)
-    support, query = images(shot)
-    expected = torch.stack(
-        [plain_dsn(method, s.flatten(2), q.flatten(1)) for s, q in zip(support, query, strict=True)]
-    )
+    method, batch = dsn(centre=centre), episode(3, 2, 4, shot=shot)
     with torch.no_grad():
         method.scale.fill_(3.0)
-        torch.testing.assert_close(method.scores(support, query), 3 * expected)
+        torch.testing.assert_close(scored(method, batch), 3 * by_task(plain_dsn, method, batch))
 
 
 @pytest.mark.parametrize(("mirror", "dimension"), [("columns", -1), ("channels", -3)])
 def test_the_only_image_of_a_class_is_joined_by_its_mirror_image(
     mirror: str, dimension: int
 ) -> None:
-    support, query = images(1)
-    both = torch.cat([support, support.flip(dimension)], dim=2)
-    method = dsn(mirror=mirror)
-    with torch.no_grad():
-        torch.testing.assert_close(method.scores(support, query), method.scores(both, query))
+    method, batch = dsn(mirror=mirror), episode(3, 2, 4, shot=1)
+    both = torch.cat([batch.support, batch.support.flip(dimension)], dim=2)
+    torch.testing.assert_close(scored(method, batch), scored(method, Batch(both, batch.query)))
 
 
 def test_scores_of_dsn_worked_by_hand() -> None:
@@ -82,7 +69,7 @@ def test_scores_of_dsn_worked_by_hand() -> None:
 
 
 def test_equal_images_span_nothing() -> None:
-    support, query = images(1)
+    support, query = episode(3, 2, 4, shot=1).support, episode(3, 2, 4).query
     scores = dsn().scores(support.repeat(1, 1, 3, 1, 1, 1), query)
     mean = support[:, :, 0].flatten(2)
     expected = -torch.cdist(query.flatten(2), mean).square() / mean.shape[2]
@@ -102,22 +89,20 @@ def test_gradients_are_those_of_the_singular_vectors(centre: bool) -> None:
 
 
 def test_the_loss_of_dsn_is_the_literal_one() -> None:
-    method = dsn(smoothing=0.2, discriminative_weight=0.5)
-    support, query = images(3)
-    labels = torch.arange(5).expand(2, 5) % 3
+    method, batch = dsn(smoothing=0.2, discriminative_weight=0.5), episode(3, 2, 4, shot=3)
     with torch.no_grad():
-        found = method.loss(Batch(support, query, labels))
-        logits = method.scores(support, query).log_softmax(dim=2)
-        truth = functional.one_hot(labels, 3)
+        found = method.loss(batch)
+        logits = scored(method, batch).log_softmax(dim=2)
+        truth = functional.one_hot(batch.query_labels, 3)
         expected = -(logits * (0.8 * truth + 0.1 * (1 - truth))).sum(dim=2).mean()
-        for maps in support.flatten(3):
+        for maps in batch.support.flatten(3):
             rows = maps - maps.mean(dim=1, keepdim=True)
             bases = torch.linalg.svd(rows.mT, full_matrices=False).U[..., :2]
             for i in range(3):
                 for j in range(3):
                     if i != j:
                         cosines = (bases[i].T @ bases[j]).square().sum()
-                        expected += 0.5 * cosines / len(support)
+                        expected += 0.5 * cosines / 2
     torch.testing.assert_close(found, expected)
 
 

@@ -18,7 +18,6 @@ from fsf_methods.cross_domain._lrp import relevance
 from fsf_methods.gradient import MAML
 from fsf_methods.metric import ProtoNet, RelationNet, RENet
 from fsf_methods.transductive import GNN, TPN
-from fsf_methods.transfer import NCC, Baseline
 from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone, built
 
@@ -316,19 +315,3 @@ def test_lrp_nests_and_buffers_see_only_the_two_losses(base: Any) -> None:
     assert steps_seen(method) == [2 * count for count in steps_seen(plain)]
     loss.backward()
     assert any(p.grad is not None and p.grad.any() for p in method.parameters())
-
-
-@pytest.mark.parametrize(
-    ("wrapper", "base", "named"),
-    [
-        (ATA, Baseline(), "episodes, but Baseline learns from batches"),
-        (ATA, ATA(base=ProtoNet()), "ATA is trained on images"),
-        (FT, NCC(), "learns, but NCC does not"),
-        (LRP, Baseline(), "episodes, but Baseline learns from batches"),
-        (LRP, MAML(), "vectors or maps, but MAML is trained on images"),
-        (LRP, ATA(base=ProtoNet()), "vectors or maps, but ATA is trained on images"),
-    ],
-)
-def test_a_base_that_does_not_fit_is_refused(wrapper: Any, base: Any, named: str) -> None:
-    with pytest.raises(OptionError, match=f"^base .*{named}"):
-        wrapper(base=base)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from fsf_tools.sharing import Do, sharing_of
 from fsframework.api.experiments import resolved, tree_of_call
-from fsframework.api.launchers import Do, sharing_of
 from fsframework.api.session import Session, open_session
 from fsframework.api.stores import feature_store
 from fsframework.errors import FsfError, argument

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from fsf_tools.sharing import Do, Sharing, sharing_of
 from fsframework.api.experiments import tree_of_call
-from fsframework.api.launchers import Do, Sharing, sharing_of
 from fsframework.api.session import Reporter, Session, open_session
 from fsframework.api.stores import Broken, ImageStore, image_store
 

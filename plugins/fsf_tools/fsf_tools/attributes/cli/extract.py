@@ -65,8 +65,8 @@ def extract(
     skipped, and the exit code is 1. The workers of --launcher divide the images.
     """
     from fsf_tools.attributes.extraction import detecting, extract_words
+    from fsf_tools.sharing import sharing_of
     from fsframework.api.experiments import resolved
-    from fsframework.api.launchers import sharing_of
 
     check_output(output, ".parquet", force=force)
     session, plugins = session_of(context), context.params["plugin_files"]

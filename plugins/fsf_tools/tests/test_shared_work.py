@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fsframework.pipeline import shared_rows
+from fsf_tools import sharing
 from fsframework.pipeline.cache import images
 from fsframework.values import AttributeTable
 from tests.conftest import Fsf
@@ -136,7 +136,7 @@ N_IMAGES = 120
 def _plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "plugins.py").write_text(PLUGINS)
     (tmp_path / "backbone.py").write_text(BACKBONE)
-    monkeypatch.setattr(shared_rows, "_LEAST_ROWS", 20)
+    monkeypatch.setattr(sharing, "_LEAST_ROWS", 20)
     monkeypatch.setattr(images, "_IMAGES_A_BLOCK", 4)
 
 
@@ -199,8 +199,8 @@ def test_the_process_that_shares_the_work_may_be_killed(fsf: Fsf, tmp_path: Path
 FEW_ROWS = """
 import sys
 from fsframework.cli.main import main
-from fsframework.pipeline import shared_rows
-shared_rows._LEAST_ROWS = 20
+from fsf_tools import sharing
+sharing._LEAST_ROWS = 20
 sys.argv[0] = "fsf"
 main()
 """
@@ -283,7 +283,7 @@ def test_what_is_wrong_in_a_shard_is_one_sentence(fsf: Fsf, tmp_path: Path) -> N
 def test_rows_that_kill_every_worker_are_given_up(
     fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_rows, "_LEAST_ROWS", N_IMAGES)
+    monkeypatch.setattr(sharing, "_LEAST_ROWS", N_IMAGES)
     plugins = tmp_path / "plugins.py"
     plugins.write_text(plugins.read_text().replace("        fatal.unlink()\n", ""))
     (tmp_path / "fatal.txt").write_text("050")
@@ -307,7 +307,7 @@ def test_an_unknown_launcher_is_one_sentence(fsf: Fsf) -> None:
 def test_slices_end_where_batches_end(
     monkeypatch: pytest.MonkeyPatch, count: int, block: int, size: int
 ) -> None:
-    monkeypatch.setattr(shared_rows, "_LEAST_ROWS", 256)
-    slices = shared_rows.slices_of(np.arange(count), block)
+    monkeypatch.setattr(sharing, "_LEAST_ROWS", 256)
+    slices = sharing.slices_of(np.arange(count), block)
     assert {len(one) for one in slices[:-1]} <= {size}
     assert np.array_equal(np.concatenate(slices), np.arange(count))

@@ -10,20 +10,25 @@ from __future__ import annotations
 import functools
 import pickle
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from fsframework._calls import text_of
-from fsframework._digest import digest_of
-from fsframework.errors import FsfError, refusal
-from fsframework.interfaces.launcher import Launcher, WorkerDied
-from fsframework.pipeline.cache.sealed import held
-from fsframework.pipeline.mapping import MOST_DEATHS, mapped, portable, worker_session
-from fsframework.pipeline.session import Session
-from fsframework.values import IntArray
+from fsframework.api.launchers import (
+    MOST_DEATHS,
+    mapped,
+    portable,
+    without_launcher,
+    worker_session,
+)
+from fsframework.api.session import Session
+from fsframework.api.stores import held
+from fsframework.errors import FsfError
+from fsframework.interfaces import Launcher, WorkerDied, contained
+from fsframework.values import IntArray, digest_of
 
-__all__ = ["Do", "Prepare", "Sharing", "do_rows", "slices_of"]
+__all__ = ["Do", "Sharing", "sharing_of", "slices_of"]
 
 Do = Callable[[IntArray], None]
 """Computes some rows, and keeps them where one process would have kept them."""
@@ -34,14 +39,13 @@ Prepare = Callable[[Mapping[str, Any], Session, Mapping[str, Any]], Do]
 _LEAST_ROWS, _MOST_PARTS = 256, 256
 
 
-def do_rows(pickled: bytes, rows: IntArray) -> str:
+def _do_rows(pickled: bytes, rows: IntArray) -> str:
     """Compute some rows in a worker, and return why that failed; empty if it did not."""
     try:
-        _prepared(pickled)(rows)
+        with contained():
+            _prepared(pickled)(rows)
     except FsfError as error:
         return " ".join(str(error).split())
-    except MemoryError as error:
-        return refusal(error) or text_of(error)
     return ""
 
 
@@ -94,7 +98,7 @@ class Sharing:
         def died(_: int, end: WorkerDied) -> None:
             reporter.say(f"a worker died: {end}")
 
-        work = functools.partial(do_rows, self._pickled())
+        work = functools.partial(_do_rows, self._pickled())
         parts, logs = slices_of(rows, block), folder / "logs"
         with held(folder, reporter, waiting=waiting):
             with reporter.stage(label, len(rows)) as advance:
@@ -122,3 +126,31 @@ def slices_of(rows: IntArray, block: int) -> list[IntArray]:
     size = max(_LEAST_ROWS, -(-len(rows) // _MOST_PARTS))
     size = -(-size // block) * block
     return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def sharing_of(
+    prepare: Prepare,
+    tree: Mapping[str, Any],
+    session: Session,
+    plugins: Sequence[str | Path] = (),
+    **options: Any,
+) -> tuple[Sharing | None, dict[str, Any]]:
+    """Return the workers that a tree of ``Given`` asks for, if any, and the tree without them.
+
+    Args:
+        prepare: makes, in a worker, the function that computes rows, from the tree, a session and
+            the further arguments; one of a module.
+        tree: options of a command.
+        session: of the command.
+        plugins: the files of its plugins.
+        **options: further arguments of ``prepare``.
+
+    Raises:
+        PluginError: the launcher is unknown or cannot be loaded.
+        OptionError: an option of it is not allowed.
+    """
+    launcher, [rest] = without_launcher([tree], session)
+    if launcher is None:
+        return None, rest
+    files = tuple(str(Path(file).absolute()) for file in plugins)
+    return Sharing(launcher, session, prepare, rest, files, options), rest
