@@ -12,18 +12,16 @@ WRONG: dict[str, dict[str, Any]] = {
 }
 
 
+def changed(sound: type, **attributes: Any) -> type:
+    """Return a sound class with something changed."""
+    told = {
+        "__doc__": "Wrong in one place.",
+        "__module__": sound.__module__,
+        "__qualname__": "changed.<locals>.Changed",
+    }
+    return type("Changed", (sound,), {**told, **attributes})
+
+
 def misdeclared(sound: type) -> dict[str, type]:
     """Return for each shared check a class that only this check rejects."""
-    return {
-        check: type(
-            check,
-            (sound,),
-            {
-                "__doc__": "Wrong in one declaration.",
-                "__module__": sound.__module__,
-                "__qualname__": f"misdeclared.<locals>.{check}",
-                **declared,
-            },
-        )
-        for check, declared in WRONG.items()
-    }
+    return {check: changed(sound, **declared) for check, declared in WRONG.items()}

@@ -300,7 +300,7 @@ def _trained_with(experiment: Experiment, seed: int) -> Experiment:
         experiment,
         settings=dataclasses.replace(experiment.settings, training_seed=seed),
         given={**experiment.given, "training_seed": seed},
-        origins={**experiment.origins, "training_seed": argument("seeds")},
+        settings_origins={**experiment.settings_origins, "training_seed": argument("seeds")},
     )
 
 
@@ -309,7 +309,10 @@ def _check_several(experiment: Experiment, given: Sequence[int]) -> None:
     settings, seeds = experiment.settings, argument("seeds")
     if not given:
         raise OptionError(f"{seeds} must have at least one seed")
-    if "training_seed" in experiment.given and experiment.origins["training_seed"] in OVERRIDING:
+    if (
+        "training_seed" in experiment.given
+        and experiment.settings_origins["training_seed"] in OVERRIDING
+    ):
         raise OptionError(f"{seeds} sets the training seeds; leave out {argument('training_seed')}")
     if settings.model is not None:
         raise OptionError(

@@ -95,22 +95,12 @@ def estimates_table(record: RunRecord, estimates: Mapping[str, Estimate] | None 
         record: of a run, which has their names in tables.
         estimates: by default those of the run.
     """
+    from fsframework.values import table_of
+
     shown = (record.estimates if estimates is None else estimates).values()
-    over_seeds = any(e.n_seeds > 1 for e in shown)
-    rows = [
-        (
-            record.label(e),
-            str(e),
-            f"{100 * e.level:g} % {e.scope}, {e.estimator}",
-            *((e.between_seeds, str(e.n_seeds)) if over_seeds else ()),
-            f"{e.n_tasks:,}{' pairs' if e.paired else ''}",
-            f"{e.n_images:,}" if e.n_images else "not known",
-            e.query_batch,
-        )
-        for e in shown
-    ]
-    seeds = ("between seeds", "seeds") if over_seeds else ()
-    print_table(("measure", "value", "interval", *seeds, "tasks", "images", "queries by"), rows)
+    labelled = {record.label(e): e for e in shown}
+    by = {label: e.query_batch for label, e in labelled.items()}
+    print_table(*table_of(labelled, "measure", **{"queries by": by}))
 
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

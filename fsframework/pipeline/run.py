@@ -436,12 +436,12 @@ def _new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> Run
         name=experiment.name,
         given=experiment.given,
         settings=plain(vars(settings)),
-        origins={k: v for k, v in experiment.origins.items() if isinstance(v, str)},
+        origins=experiment.settings_origins,
         components={role: component_record(c) for role, c in experiment.roles.items()},
         stages=tuple(
             StageRecord(options, origins)
             for options, origins in zip(
-                experiment.training_json(), experiment.origins["training"], strict=True
+                experiment.options["training"], experiment.stage_origins, strict=True
             )
         ),
         plugins=plugin_records(experiment.components()),

@@ -411,5 +411,5 @@ def group_of(experiment: Experiment) -> str:
     if experiment.learns:
         parts.append(experiment.method)
         shape = [experiment.sampler.options.get(name) for name in ("n_way", "n_shot")]
-        told += [experiment.training_json(), experiment.settings.training_seed, shape]
+        told += [experiment.options["training"], experiment.settings.training_seed, shape]
     return canonical([*told, *(part.to_json() for part in parts)])

@@ -390,7 +390,7 @@ def _smaller_stages(
     for n_shot, n_way, n_query in itertools.product(range(shot, 0, -1), ways, (most, *_QUERIES)):
         limits = {"n_way": n_way, "n_shot": n_shot, "n_query": n_query}
         stages = []
-        for stage, origins in zip(experiment.stages, experiment.origins["training"], strict=True):
+        for stage, origins in zip(experiment.stages, experiment.stage_origins, strict=True):
             smaller: dict[str, Any] = {
                 name: limits[name]
                 for name, value in stage.episode(way_shot).items()

@@ -15,7 +15,6 @@ from fsframework.errors import DataError
 
 __all__ = [
     "SCHEMA_VERSION",
-    "check_header",
     "is_text",
     "parquet_header",
     "read_header",
@@ -132,14 +131,6 @@ def read_header(raw: str | bytes | None, path: Path, form: type[Header], *what: 
         header = parse_json(raw)
     except ValueError as error:
         raise DataError(f"{path}: its header is damaged ({error})") from None
-    check_header(header, path, *what)
-    try:
-        return msgspec.convert(header, form)
-    except msgspec.ValidationError as error:
-        raise DataError(f"{path}: its header is damaged ({error})") from None
-
-
-def check_header(header: Any, path: Path, *what: str) -> dict[str, Any]:
     if not isinstance(header, dict):
         raise DataError(f"{path}: its header is not a JSON object")
     if header.get("what") not in what:
@@ -148,7 +139,10 @@ def check_header(header: Any, path: Path, *what: str) -> dict[str, Any]:
         check_version(header.get("schema_version"), SCHEMA_VERSION)
     except ValueError as error:
         raise DataError(f"{path}: {error}") from None
-    return header
+    try:
+        return msgspec.convert(header, form)
+    except msgspec.ValidationError as error:
+        raise DataError(f"{path}: its header is damaged ({error})") from None
 
 
 def write_parquet(path: Path, columns: dict[str, Any], header: dict[str, Any]) -> None:

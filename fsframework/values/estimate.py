@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
-from fsframework._files import atomic_path
-from fsframework._reading import parse_json, read_file
 from fsframework._tables import html_table, text_table
 from fsframework.errors import DataError
 from fsframework.values._arrays import ByName
-from fsframework.values._formats import SCHEMA_VERSION, check_header
 from fsframework.values.outcomes import QueryBatch, Scope
 
 __all__ = ["Estimate", "Estimates", "measure_name", "table_of"]
@@ -140,31 +135,6 @@ class Estimate:
         except msgspec.ValidationError as error:
             raise DataError(f"not an estimate ({error})") from None
 
-    def save(self, path: str | Path) -> None:
-        """Write JSON."""
-        header = {"schema_version": SCHEMA_VERSION, "what": "an estimate"}
-        with atomic_path(Path(path)) as temporary:
-            temporary.write_text(json.dumps({**header, **self.to_json()}, indent=2))
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read what ``save`` wrote.
-
-        Raises:
-            DataError: the file does not contain an estimate.
-        """
-        try:
-            raw = parse_json(read_file(path))
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-        except ValueError as error:
-            raise DataError(f"{path}: not an estimate ({error})") from None
-        check_header(raw, Path(path), "an estimate")
-        try:
-            return cls.from_json(raw)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
-
 
 class Estimates(ByName[Estimate]):
     """Estimates by the names of their measures; prints as a table."""
@@ -193,7 +163,7 @@ def table_of(
         [
             *(name, str(e), *(cells.get(name, "") for cells in more.values())),
             *((e.between_seeds, str(e.n_seeds)) if over_seeds else ()),
-            f"{100 * e.level:g} % {e.scope}, {e.estimator}",
+            f"{100 * e.level:g} % {e.scope}, {e.estimator}{', paired' if e.paired else ''}",
             f"{e.n_tasks:,}",
             f"{e.n_images:,}" if e.n_images else "not known",
         ]

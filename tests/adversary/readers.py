@@ -38,7 +38,6 @@ from fsframework.records import RunRecord
 from fsframework.values import (
     AccuracyOutcomes,
     AttributeTable,
-    Estimate,
     ImagePool,
     Outcomes,
     TaskSet,
@@ -242,14 +241,6 @@ READERS = (
         "a.csv",
         read_attributes,
         _csv(("key", "words"), ("a.png", "dog; grass"), ("b.png", "")),
-    ),
-    Reader(
-        "estimate",
-        "e.json",
-        Estimate.load,
-        lambda p: Estimate(
-            "wacc", 0.5, 0.4, 0.6, 0.95, "closed", True, "student-t", 600, 9000
-        ).save(p),
     ),
     Reader("record", "run.json", _read_record, _record),
     Reader("captions", "c.jsonl", _read_captions, _text(json.dumps(_CAPTION) + "\n")),

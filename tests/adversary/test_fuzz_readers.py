@@ -30,7 +30,6 @@ _READERS = [reader for reader in READERS if reader.name != "plugin"]
 each_reader = pytest.mark.parametrize("reader", _READERS, ids=lambda reader: reader.name)
 
 _SHORT = settings(
-    max_examples=25,
     deadline=None,
     database=None,
     derandomize=True,
@@ -80,46 +79,35 @@ def _changed(content: bytes, changes: list[Change]) -> bytes:
     return bytes(raw)
 
 
-def _sound(reader: Reader, folder: Path) -> tuple[Path, bytes]:
-    path = folder / reader.file
-    reader.write(path)
-    return path, path.read_bytes()
-
-
-def _for_a_while(test: Any) -> None:
-    """Run a test of hypothesis with new random numbers until the time is over."""
+def _check(judge: Any, inputs: st.SearchStrategy[Any], examples: int, *, long: bool) -> None:
+    """Judge inputs: a few, the same every time, or new ones until the time is over."""
+    test = given(inputs)(judge)
+    if not long:
+        settings(_SHORT, max_examples=examples)(test)()
+        return
     end = time.monotonic() + _SECONDS
     while time.monotonic() < end:
-        hypothesis.seed(secrets.randbits(64))(test)()
+        hypothesis.seed(secrets.randbits(64))(_LONG(test))()
 
 
+short_and_long = pytest.mark.parametrize(
+    "long", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["short", "long"]
+)
+
+
+@short_and_long
 @each_reader
-def test_damaged_files(reader: Reader, tmp_path: Path) -> None:
-    path, sound = _sound(reader, tmp_path)
+def test_damaged_files(reader: Reader, long: bool, tmp_path: Path) -> None:
+    path = tmp_path / reader.file
+    reader.write(path)
+    sound = path.read_bytes()
 
-    @_SHORT
-    @given(_CHANGES)
     def judge(changes: list[Change]) -> None:
         path.write_bytes(_changed(sound, changes))
         fault, _ = fault_of(lambda: reader.read(path))
         assert not fault
 
-    judge()
-
-
-@pytest.mark.slow
-@each_reader
-def test_damaged_files_for_long(reader: Reader, tmp_path: Path) -> None:
-    path, sound = _sound(reader, tmp_path)
-
-    @_LONG
-    @given(_CHANGES)
-    def judge(changes: list[Change]) -> None:
-        path.write_bytes(_changed(sound, changes))
-        fault, _ = fault_of(lambda: reader.read(path))
-        assert not fault
-
-    _for_a_while(judge)
+    _check(judge, _CHANGES, 25, long=long)
 
 
 # --- generated files -------------------------------------------------------------------------
@@ -229,33 +217,17 @@ def _json(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
+@short_and_long
 @pytest.mark.parametrize("name", GENERATED)
-def test_generated_files(name: str, tmp_path: Path) -> None:
+def test_generated_files(name: str, long: bool, tmp_path: Path) -> None:
     reader, strategy = GENERATED[name]
 
-    @settings(_SHORT, max_examples=60)
-    @given(strategy)
     def judge(content: bytes) -> None:
         (tmp_path / reader.file).write_bytes(content)
         fault, _ = fault_of(lambda: reader.read(tmp_path / reader.file))
         assert not fault
 
-    judge()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", GENERATED)
-def test_generated_files_for_long(name: str, tmp_path: Path) -> None:
-    reader, strategy = GENERATED[name]
-
-    @_LONG
-    @given(strategy)
-    def judge(content: bytes) -> None:
-        (tmp_path / reader.file).write_bytes(content)
-        fault, _ = fault_of(lambda: reader.read(tmp_path / reader.file))
-        assert not fault
-
-    _for_a_while(judge)
+    _check(judge, strategy, 60, long=long)
 
 
 FOUND: tuple[tuple[str, bytes], ...] = (

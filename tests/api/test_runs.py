@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -11,12 +12,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import fsframework as fsf
+from fsf_samplers import RandomSampler
 from fsframework.errors import FsfError, OptionError, RecordError
-from fsframework.interfaces import Control, FewShotMethod, Statistic, TaskSampler
-from fsframework.values import FloatArray, ImagePool, Outcomes, TaskSet, task_rng
+from fsframework.interfaces import Control, FewShotMethod, Statistic
+from fsframework.values import FloatArray, Outcomes
 from tests.conftest import Fsf
 
 PLANTED = {"name": "planted", "size": 32, "n_per_class": 40}
@@ -30,22 +32,6 @@ FLAGS = (
     "-o", "training.validation_tasks=5",
 )  # fmt: skip
 
-MINE = '''
-import torch
-from fsframework.interfaces import FewShotMethod
-
-
-class Mine(FewShotMethod):
-    """Score by the negative distance to class means, sharpened."""
-
-    def __init__(self, *, power: float = 2.0) -> None:
-        super().__init__()
-        self.power = power
-
-    def scores(self, support, query):
-        return -torch.cdist(query, support.mean(dim=2)) ** self.power
-'''
-
 
 class Mine(FewShotMethod):
     """Score by the negative distance to class means, sharpened."""
@@ -56,6 +42,15 @@ class Mine(FewShotMethod):
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
         return -(torch.cdist(query, support.mean(dim=2)) ** self.power)
+
+
+MINE = f"""
+import torch
+from torch import Tensor
+from fsframework.interfaces import FewShotMethod
+
+{inspect.getsource(Mine)}
+"""
 
 
 def values(run: fsf.Run) -> dict[str, float]:
@@ -175,7 +170,7 @@ class Worst(Statistic):
         return self.scale * (1 - outcomes.class_accuracy.min(axis=1))
 
 
-def test_statistics_take_options(fsf_: Fsf, tmp_path: Path) -> None:
+def test_statistics_take_options() -> None:
     run = fsf.run(method="ncc", statistics=["acc", {"name": Worst, "scale": 0.5}], **SMALL)
     full = fsf.estimate(run, Worst)
     half = run.estimates["worst-random"]
@@ -183,72 +178,34 @@ def test_statistics_take_options(fsf_: Fsf, tmp_path: Path) -> None:
     gap = run.estimates["worst-gap"]
     assert gap.value == pytest.approx(run.estimates["worst-biased"].value - half.value)
     assert run.record.label(gap) == "Worst error gap = Worst error-A − Worst error-R"
-    (tmp_path / "worst.py").write_text(
-        "from fsframework.interfaces import Statistic\n"
-        "class Worst(Statistic):\n"
-        "    'Share of wrong answers of the worst class.'\n"
-        "    def __init__(self, *, scale: float = 1.0) -> None:\n"
-        "        self.scale = scale\n"
-        "    def per_task(self, outcomes):\n"
-        "        return self.scale * (1 - outcomes.class_accuracy.min(axis=1))\n"
-    )
-    told = json.loads(
-        fsf_(
-            "run", *FLAGS, "--method", "ncc", "--plugin", "worst.py", "--statistic", "worst",
-            "-o", "statistics.worst.scale=0.5", "--json",
-        ).stdout
-    )  # fmt: skip
-    assert told["estimates"]["worst-random"]["value"] == pytest.approx(half.value)
 
 
-class EvenOdd(TaskSampler):
-    """Queries are images of odd places; those of its control of even ones."""
-
-    odd = True
+class Twice(RandomSampler):
+    """The same tasks in both arms."""
 
     def control(self) -> Control | None:
-        return Control(_Even(**self.shape), arms=("even", "odd"), paired=True)
-
-    @property
-    def shape(self) -> dict[str, int]:
-        return {"n_way": self.n_way, "n_shot": self.n_shot, "n_query": self.n_query}
-
-    def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
-        assert n_tasks is not None
-        rows = []
-        for t in range(n_tasks):
-            rng = task_rng(seed, t, "even-odd")
-            classes = rng.choice(len(pool.class_names), self.n_way, replace=False)
-            shown = [rng.permutation(pool.members(c)) for c in classes]
-            support = [one[: self.n_shot] for one in shown]
-            query = [
-                [i for i in one[self.n_shot :] if i % 2 == self.odd][: self.n_query]
-                for one in shown
-            ]
-            rows.append((classes, support, query))
-        classes, support, query = zip(*rows, strict=True)
-        return TaskSet.of(
-            pool, classes, support, query, sampler="even-odd", options=self.shape, seed=seed
-        )  # type: ignore[arg-type]
-
-
-class _Even(EvenOdd):
-    """The control."""
-
-    odd = False
-
-    def control(self) -> None:
-        return
+        shape = {"n_way": self.n_way, "n_shot": self.n_shot, "n_query": self.n_query}
+        return Control(RandomSampler(**shape), arms=("once", "again"), paired=True)
 
 
 def test_a_sampler_of_a_script_brings_its_own_arms() -> None:
-    run = fsf.run(method="ncc", sampler=EvenOdd, **SMALL)
-    assert list(run.tasks) == ["even", "odd"]
+    run = fsf.run(method="ncc", sampler=Twice, **SMALL)
+    assert list(run.tasks) == ["once", "again"]
     gap = run.estimates["acc-gap"]
-    assert (gap.paired, gap.n_tasks) == (True, 30)
-    assert (run.tasks["odd"].query % 2 == 1).all()
-    assert (run.tasks["even"].query % 2 == 0).all()
-    assert (run.folder / "outcomes-even.parquet").exists()
+    assert (gap.paired, gap.n_tasks, gap.value) == (True, 30, 0)
+    assert (run.folder / "outcomes-once.parquet").exists()
+
+
+def test_a_module_is_a_backbone_whose_weights_decide_the_run() -> None:
+    pixels = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 8))
+    assert not fsf.run(method="ncc", backbone=pixels, **SMALL).reused
+    assert fsf.run(method="ncc", backbone=pixels, **SMALL).reused
+    with torch.no_grad():
+        pixels[2].weight[0].mul_(2)
+    other = fsf.run(method="ncc", backbone={"name": pixels, "std": (0.5, 0.5, 0.5)}, **SMALL)
+    assert not other.reused
+    assert other.record.backbone is not None
+    assert list(other.record.backbone.options["std"]) == [0.5, 0.5, 0.5]
 
 
 def test_runs_are_rows_and_can_be_opened_by_name(tmp_path: Path) -> None:

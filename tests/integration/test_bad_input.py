@@ -78,17 +78,13 @@ def test_a_truncated_image_is_named_with_its_row(fsf: Fsf, tmp_path: Path) -> No
     assert checked.returncode == 1
     assert "row 11" in checked.stdout
     assert checked.stdout.count("problem:") == 1
-
-
-def test_an_empty_class_folder_is_found(fsf: Fsf, tmp_path: Path) -> None:
-    root = folder(tmp_path / "f")
-    assert fsf("data", "check", "--dataset", f"folder:{root}").returncode == 0
+    # A class without an image is a problem too; what is hidden is none.
     (root / "empty one").mkdir()
     (root / ".hidden").mkdir()
-    done = fsf("data", "check", "--dataset", f"folder:{root}")
-    assert done.returncode == 1
-    assert "problem: no image in 'empty one'" in done.stdout
-    assert done.stdout.count("problem:") == 1
+    checked = fsf("data", "check", "--dataset", f"folder:{root}")
+    assert checked.returncode == 1
+    assert "problem: no image in 'empty one'" in checked.stdout
+    assert checked.stdout.count("problem:") == 2
 
 
 @pytest.mark.parametrize(
@@ -150,10 +146,7 @@ def test_an_existing_task_file_is_not_overwritten(fsf: Fsf, tmp_path: Path) -> N
         (("-o", "training.epoch=3"), ("training.epoch", "(did you mean 'epochs'")),
         (("-o", "sampler"), ("KEY=VALUE",)),
         (("-o", "smapler.n_way=3"), ("smapler", "did you mean 'sampler'?")),
-        (
-            ("--backbone", "vit"),
-            ("unknown backbone 'vit'", "models of timm are given as timm:NAME"),
-        ),
+        (("--backbone", "vit"), ("'vit'", "timm:NAME")),
         (("--method", "protonets"), ("unknown method 'protonets'", "did you mean 'protonet'")),
         (("--tasks", "0"), ("tasks must be at least 1, not 0",)),
         (("--level", "95"), ("level must lie between 0 and 1",)),
@@ -221,12 +214,6 @@ def test_a_full_disk(tmp_path: Path) -> None:
     refused(done, "cannot write")
     no_runs(tmp_path)
     assert not list((tmp_path / "runs").rglob("*.tmp"))
-
-
-def test_verbose_shows_where(fsf: Fsf) -> None:
-    done = fsf("run", "--method", "protonets", "--verbose")
-    assert done.returncode == 2
-    assert "Traceback" in done.stderr
 
 
 def test_tasks_need_no_images(fsf: Fsf, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from fsframework.components.registry import Plugin, Registry
-from fsframework.components.resolution import resolve_component
 from fsframework.testing import check_component, installed_command, toy_records
 from tests.conftest import Fsf
 from tests.tiny_models import tiny_model
@@ -23,7 +22,8 @@ FIRST_PARTY = [
     if p.distribution.startswith("fsf-")
     and p.target.partition(":")[0] != "fsf_datasets.published"
     and (p.kind, p.name) != ("dataset", "declared")
-    and p.kind != "launcher"  # an engine must run; the tests of its package start one
+    # An engine must run; the packages of launchers and of methods check all of theirs.
+    and p.kind not in ("launcher", "method")
 ]
 
 
@@ -48,11 +48,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "resnet18": {"widths": (4, 6, 8, 10)},
     "resnet50": {"stem": "3x3", "widths": (4, 6, 8, 10)},
     "wrn-28-10": {"width": 1},
-    "gnn": {"nf": 32},
     "timm": {"model": "test_vit", "weights": "none", "image_size": 32},
-    **{name: {"base": {"name": "protonet"}} for name in ("ata", "ft", "ifsl", "lrp")},
-    # Stronger changes of so small images leave nothing of their classes.
-    "psco": {"views": {"min_area": 0.6, "strength": 0.1}, "queue": 64, "hidden": 64},
 }
 """Options that make a large component a small one, or that a component must be given."""
 
@@ -63,14 +59,7 @@ def captions(path: Path) -> Path:
     return path
 
 
-CHECKED = [
-    # The tests of its own package check every method too, and there are fifty of them.
-    pytest.param(p, id=f"{p.kind} {p.name}", marks=[pytest.mark.slow] if p.kind == "method" else [])
-    for p in FIRST_PARTY
-]
-
-
-@pytest.mark.parametrize("plugin", CHECKED)
+@pytest.mark.parametrize("plugin", FIRST_PARTY, ids=lambda p: f"{p.kind} {p.name}")
 def test_a_first_party_plugin_keeps_its_contract(plugin: Plugin, tmp_path: Path) -> None:
     if plugin.kind == "command":
         make = installed_command(plugin.name)
@@ -83,10 +72,6 @@ def test_a_first_party_plugin_keeps_its_contract(plugin: Plugin, tmp_path: Path)
         make = partial(make, size=24, n_per_class=3)
     elif plugin.name in TINY:
         make = partial(make, model=str(tiny_model(TINY[plugin.name])))
-    elif plugin.kind == "method":
-        # With its usual components.
-        request = {"name": plugin.name, **SMALL.get(plugin.name, {})}
-        make = resolve_component(Registry(), "method", request).create
     elif plugin.name in SMALL:
         make = partial(make, **SMALL[plugin.name])
     elif plugin.name == "captions-file":

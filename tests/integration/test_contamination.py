@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,29 +40,27 @@ class Seen(Backbone):
 
 
 @pytest.fixture
-def ran(fsf: Fsf, tmp_path: Path) -> Callable[..., dict[str, object]]:
+def ran(fsf: Fsf, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     plugin, place = write_toy(tmp_path)
     (tmp_path / "seen.py").write_text(BACKBONE)
     fsf("data", "add", "toy-set", str(place), "-o", "per_class=22", "--plugin", str(plugin))
 
-    def call(*options: str) -> dict[str, object]:
+    def call(*options: str) -> dict[str, Any]:
         done = fsf(
             *("run", "--plugin", str(plugin), "--plugin", "seen.py", "--dataset", "toy-set"),
             *("--sampler", "random", "--tasks", "4", "--recipe", "none", "--json", *options),
             *("-o", "training.epochs=0"),
         )
         assert done.returncode == 0, done.stderr
-        found: dict[str, object] = json.loads(done.stdout)
+        found: dict[str, Any] = json.loads(done.stdout)
         return found
 
     return call
 
 
-def test_it_stands_under_every_table(fsf: Fsf, ran: Callable[..., dict[str, object]]) -> None:
-    runs = [
-        Path(str(ran("--backbone", "seen", "--method", m)["folder"])) for m in ("protonet", "ncc")
-    ]
-    clean = Path(str(ran("--backbone", "conv64f")["folder"]))
+def test_it_stands_under_every_table(fsf: Fsf, ran: Callable[..., dict[str, Any]]) -> None:
+    runs = [Path(ran("--backbone", "seen", "--method", m)["folder"]) for m in ("protonet", "ncc")]
+    clean = Path(ran("--backbone", "conv64f")["folder"])
     shown = fsf("runs", "show", runs[0].name).stdout
     assert NOTE in shown
     assert LACKS in shown
@@ -86,22 +85,18 @@ def test_it_stands_under_every_table(fsf: Fsf, ran: Callable[..., dict[str, obje
     assert f"{runs[0].name}, {runs[1].name}: {NOTE}" in ranked
 
 
-def test_weights_of_a_run_inherit_it(ran: Callable[..., dict[str, object]]) -> None:
-    first = ran("--backbone", "seen")
-    second = ran("--model", str(first["folder"]), "--tasks", "5")
-    assert any(NOTE in note for note in second["notes"])  # type: ignore[attr-defined]
-
-
-def test_a_run_on_whole_data_with_a_fresh_backbone_has_none(
-    ran: Callable[..., dict[str, object]],
+def test_weights_of_a_run_inherit_it_and_a_fresh_backbone_has_none(
+    ran: Callable[..., dict[str, Any]],
 ) -> None:
-    notes = " ".join(ran("-o", "dataset.per_class=20")["notes"])  # type: ignore[arg-type]
+    first = ran("--backbone", "seen")
+    assert any(NOTE in note for note in ran("--model", first["folder"], "--tasks", "5")["notes"])
+    notes = " ".join(ran("-o", "dataset.per_class=20")["notes"])
     assert "contamination" not in notes
     assert "published" not in notes
 
 
 def test_it_stands_under_the_tables_of_a_benchmark(
-    fsf: Fsf, tmp_path: Path, ran: Callable[..., dict[str, object]]
+    fsf: Fsf, tmp_path: Path, ran: Callable[..., dict[str, Any]]
 ) -> None:
     run = ran("--backbone", "seen")["folder"]
     for suffix in ("md", "csv", "tex", "json"):

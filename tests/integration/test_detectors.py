@@ -7,7 +7,6 @@ ones, from a folder of weights on.
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from fsframework.values import AttributeTable, TaskSet
 from tests.conftest import Fsf
 from tests.tiny_models import tiny_model
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
 TASKS = [
     "--method", "protonet", "--way", "2", "--shot", "1", "--queries", "3", "--tasks", "20",
     "--image-size", "32", "-o", "training.epochs=0", "--json",
@@ -109,36 +107,3 @@ def test_from_image_files_to_worst_class_accuracy(
         "-o", f"dataset.root={image_folder / 'images'}",
     ]  # fmt: skip
     walked(fsf, tmp_path, detector, dataset)
-
-
-@pytest.mark.shared_data
-@pytest.mark.skipif(not SHARED.is_dir(), reason=f"the reference data is not at {SHARED}")
-@pytest.mark.parametrize("kind", KINDS)
-def test_from_shapes_in_conflicting_textures_to_worst_class_accuracy(
-    fsf: Fsf, tmp_path: Path, kind: str
-) -> None:
-    with zipfile.ZipFile(SHARED / "cue_conflict_84.zip") as archive:
-        archive.extractall(tmp_path)
-    cue = tmp_path / "cue_conflict_84"
-    # A few of the images will do: one of each texture in five shapes.
-    for path in [*cue.glob("*/*[2-5].png"), *cue.glob("[e-z]*/*.png")]:
-        path.unlink(missing_ok=True)
-    captions = [
-        {"key": p.relative_to(cue).as_posix(), "caption": f"a {p.parent.name} like {said(p)}"}
-        for p in sorted(cue.glob("*/*.png"))
-    ]
-    (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, captions)))
-    detector = of_kind(kind, tmp_path / "captions.jsonl")
-    if kind == "metadata":
-        detector = ["--detector", "metadata:texture"]
-    dataset = [
-        "--dataset", f"folder:{cue}", "-o", r"dataset.pattern=-(?P<texture>[a-z]+)\d+",
-        "-o", "dataset.split_fractions=0,0,1",
-    ]  # fmt: skip
-    walked(fsf, tmp_path, detector, dataset)
-
-
-def said(path: Path) -> str:
-    """Return the texture that a file's name tells, as a caption would."""
-    texture = path.stem.partition("-")[2].rstrip("0123456789")
-    return f"a {texture}"

@@ -143,8 +143,10 @@ def test_python_is_told_arguments_and_not_options(
     assert "--" not in str(caught.value)
 
 
-@pytest.mark.parametrize("words", [True, False])
-@pytest.mark.parametrize("data", ["usual", *DATA])
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [("usual", False), ("few", False), *((data, True) for data in ("usual", *DATA))],
+)
 def test_data_check_ends_with_a_command_that_runs_as_it_is(
     fsf: Fsf, tmp_path: Path, data: str, words: bool
 ) -> None:

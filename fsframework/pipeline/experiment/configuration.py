@@ -56,7 +56,9 @@ class Experiment:
         detector: of the attributes, ``None`` if they are read.
         statistics: by name.
         stages: of the training.
-        given: what the user gave, as JSON values; ``origins``: where every value came from.
+        given: what the user gave, as JSON values.
+        settings_origins: where the value of every setting came from.
+        stage_origins: where every option of each stage came from.
         recipe: of the method, if any.
         lent_recipe: of the method that trains the backbone instead, if its stages are used.
         name: of the run, given by the user; empty for none.
@@ -71,7 +73,8 @@ class Experiment:
     statistics: Mapping[str, Component]
     stages: tuple[Stage, ...]
     given: Mapping[str, Any]
-    origins: Mapping[str, Any]
+    settings_origins: Mapping[str, str]
+    stage_origins: tuple[Mapping[str, Any], ...]
     recipe: Recipe | None = None
     lent_recipe: Recipe | None = None
     name: str = ""
@@ -89,12 +92,14 @@ class Experiment:
             **plain(vars(self.settings)),
             "statistics": [c.to_json() for c in self.statistics.values()],
             **{role: component.to_json() for role, component in self.roles.items()},
-            "training": self.training_json(),
+            "training": [plain(vars(stage)) for stage in self.stages],
         }
 
-    def training_json(self) -> list[dict[str, Any]]:
-        """Return every option of each stage of training as JSON values."""
-        return [plain(vars(stage)) for stage in self.stages]
+    @property
+    def origins(self) -> Mapping[str, Any]:
+        """Where every value of ``options`` came from, in the same shape."""
+        parts = {role: part.origins_json() for role, part in self.roles.items()}
+        return {**self.settings_origins, **parts, "training": list(self.stage_origins)}
 
     def components(self) -> list[Component]:
         """Return every component of the experiment, nested ones included."""
@@ -171,7 +176,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     if settings.image_size is None and start is not None and (size := size_of(start)) is not None:
         settings = dataclasses.replace(settings, image_size=size)
         origins["image_size"] = start.name
-    experiment = Experiment(
+    return Experiment(
         settings=settings,
         dataset=dataset,
         backbone=backbone,
@@ -181,13 +186,12 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         statistics=statistics,
         stages=stages,
         given=given,
-        origins={},
+        settings_origins=origins,
+        stage_origins=stage_origins,
         recipe=recipes.own,
         lent_recipe=recipes.lent,
         name=str(whole["name"].value) if "name" in whole else "",
     )
-    parts = {role: part.origins_json() for role, part in experiment.roles.items()}
-    return dataclasses.replace(experiment, origins={**origins, **parts, "training": stage_origins})
 
 
 def _with_names(registry: Registry, tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -283,8 +287,7 @@ def resolve_part(
 def with_way(experiment: Experiment, sampler: Component) -> Experiment:
     """Return the experiment with another sampler, and its method adapted to the number of ways."""
     method = _following(experiment.method, sampler.options.get("n_way", 5))
-    origins = {**experiment.origins, "sampler": sampler.origins_json()}
-    return dataclasses.replace(experiment, sampler=sampler, method=method, origins=origins)
+    return dataclasses.replace(experiment, sampler=sampler, method=method)
 
 
 def _following(component: Component, n_way: int) -> Component:

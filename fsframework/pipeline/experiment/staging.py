@@ -127,7 +127,7 @@ def _argument_of(registry: Registry, request: Any) -> str:
 
 def resolve_stages(
     registry: Registry, training: Any, recipes: Recipes
-) -> tuple[tuple[Stage, ...], list[dict[str, Any]]]:
+) -> tuple[tuple[Stage, ...], tuple[dict[str, Any], ...]]:
     """Return the stages of a training, and the origins of their options.
 
     Args:
@@ -155,7 +155,7 @@ def resolve_stages(
             tree.pop("init_from", None)
             tree.pop("init_parts", None)
     made = [_stage(registry, tree) for tree in trees]
-    return tuple(stage for stage, _ in made), [origins for _, origins in made]
+    return tuple(stage for stage, _ in made), tuple(origins for _, origins in made)
 
 
 def _stages_below(

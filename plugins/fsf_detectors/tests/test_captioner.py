@@ -79,11 +79,6 @@ class TestCaptions:
         found = captions(VitGpt2, "vit-gpt2", images)
         assert sum(a == b for a, b in zip(found, truth, strict=True)) >= 22
 
-    def test_words_are_those_of_the_captions(self, seen: Any) -> None:
-        detector = VitGpt2(model=str(tiny_path("vit-gpt2")), selector=EveryWord())
-        [words] = detector.detect(seen[0][:1])
-        assert words == set(seen[1][0].split())
-
     def test_follow_the_published_settings(self, seen: Any) -> None:
         expected = reference("vit-gpt2", seen[0], max_length=16, num_beams=4, do_sample=False)
         assert captions(VitGpt2, "vit-gpt2", seen[0]) == expected
@@ -94,10 +89,6 @@ class TestCaptions:
     ) -> None:
         found = captions(Blip, "blip", seen[0], num_beams=beams, max_tokens=tokens)
         assert found == reference("blip", seen[0], num_beams=beams, max_new_tokens=tokens - 1)
-
-    def test_beams_matter(self, seen: Any) -> None:
-        greedy, searched = (captions(Blip, "blip", seen[0], num_beams=n) for n in (1, 4))
-        assert greedy != searched
 
     def test_max_tokens_counts_the_start_token(self, seen: Any) -> None:
         from transformers import AutoTokenizer
@@ -113,9 +104,6 @@ class TestCaptions:
             detector = cls(model=str(tiny_path(kind)), selector=EveryWord())
             assert [detector.describe([image])[0] for image in images] == together
             assert detector.describe(images[::-1]) == together[::-1]
-
-    def test_of_no_image(self) -> None:
-        assert captions(Blip, "blip", []) == []
 
     def test_refuse_what_is_no_image(self) -> None:
         with pytest.raises(DataError, match=r"uint8 \(height, width, 3\), not float64 \(4, 4, 3\)"):
@@ -212,7 +200,6 @@ class TestNumberFormat:
         found = detector.describe(seen[0])
         assert sum(a == b for a, b in zip(found, seen[1], strict=True)) >= 20
         assert detector.provenance()["dtype"] == "bfloat16"
-        assert VitGpt2(**options).provenance()["dtype"] == "float32"
 
     @pytest.mark.parametrize(
         ("device", "dtype"),
@@ -336,14 +323,9 @@ class TestOffline:
         self, hub_cache: Path, no_network: list[Any]
     ) -> None:
         detector = VitGpt2(revision="v2", selector=EveryWord())
-        with pytest.raises(DataError) as caught:
+        command = "hf download nlpconnect/vit-gpt2-image-captioning --revision v2"
+        with pytest.raises(DataError, match=f"not on this machine.*{command}"):
             detector.prepare(offline=True)
-        assert str(caught.value) == (
-            "model nlpconnect/vit-gpt2-image-captioning at revision v2: not on this machine, and "
-            "network access is turned off; on a machine with a network, run hf download "
-            "nlpconnect/vit-gpt2-image-captioning --revision v2, or pass the path of a folder "
-            "that contains the model"
-        )
         assert no_network == []
 
     def test_without_a_network_an_online_call_says_so(
@@ -457,18 +439,13 @@ class TestModelsThatAreRefused:
         (tmp_path / "empty" / "notes.txt").touch()
         self.refuse(tmp_path / "empty", r"it has no config\.json")
 
-    def test_a_text_model(self, tmp_path: Path) -> None:
-        from transformers import BertConfig
+    @pytest.mark.parametrize("architecture", ["BertForMaskedLM", "ViTForImageClassification"])
+    def test_a_model_of_another_task(self, tmp_path: Path, architecture: str) -> None:
+        from transformers import BertConfig, ViTConfig
 
-        config = BertConfig(architectures=["BertForMaskedLM"])
-        config.save_pretrained(tmp_path)
-        self.refuse(tmp_path, "must produce text from images, which BertForMaskedLM does not")
-
-    def test_an_image_classifier(self, tmp_path: Path) -> None:
-        from transformers import ViTConfig
-
-        ViTConfig(architectures=["ViTForImageClassification"]).save_pretrained(tmp_path)
-        self.refuse(tmp_path, "text from images, which ViTForImageClassification does not")
+        cls = BertConfig if architecture.startswith("Bert") else ViTConfig
+        cls(architectures=[architecture]).save_pretrained(tmp_path)
+        self.refuse(tmp_path, f"text from images, which {architecture} does not")
 
     def test_a_captioner_of_another_kind(self) -> None:
         self.refuse(
@@ -477,49 +454,48 @@ class TestModelsThatAreRefused:
         self.refuse(tiny_path("git"), "must contain a blip model, not GitForCausalLM", Blip)
 
     @pytest.mark.parametrize("kind", ["vit-gpt2", "blip"])
-    def test_without_its_tokenizer(self, model_copy: Copy, kind: str) -> None:
+    @pytest.mark.parametrize(
+        ("pattern", "named"),
+        [
+            ("tokenizer.json", r"no tokenizer \(tokenizer\.json or"),
+            ("*processor_config.json", r"no image processor \(preprocessor_config\.json or"),
+            ("model.safetensors", "no weights"),
+        ],
+    )
+    def test_without_a_file(self, model_copy: Copy, kind: str, pattern: str, named: str) -> None:
         folder = model_copy(kind)
-        (folder / "tokenizer.json").unlink()
-        self.refuse(folder, r"contains no tokenizer \(tokenizer\.json or")
-
-    @pytest.mark.parametrize("kind", ["vit-gpt2", "blip"])
-    def test_without_its_image_processor(self, model_copy: Copy, kind: str) -> None:
-        folder = model_copy(kind)
-        for file in folder.glob("*processor_config.json"):
+        for file in folder.glob(pattern):
             file.unlink()
-        self.refuse(folder, r"contains no image processor \(preprocessor_config\.json or")
+        self.refuse(folder, f"contains {named}")
 
-    def test_without_weights(self, model_copy: Copy) -> None:
-        folder = model_copy("blip")
-        (folder / "model.safetensors").unlink()
-        self.refuse(folder, "contains no weights")
-
-    def test_with_damaged_weights(self, model_copy: Copy) -> None:
+    @pytest.mark.parametrize(
+        ("key", "found", "named"),
+        [
+            ("decoder.transformer.wpe.weight", torch.zeros(3, 3), "damaged or belong to another"),
+            ("decoder.transformer.h.1.mlp.c_fc.weight", None, r"1 of the \d+ .* would be random"),
+        ],
+    )
+    def test_with_the_weights_of_another_model(
+        self, model_copy: Copy, key: str, found: Any, named: str
+    ) -> None:
         folder = model_copy("vit-gpt2")
-        weights = (folder / "model.safetensors").read_bytes()
-        (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-        self.refuse(folder, "its weights cannot be loaded; they are damaged")
-
-    def test_with_the_weights_of_another_model(self, model_copy: Copy) -> None:
-        folder = model_copy("vit-gpt2")
-        weights = load_file(folder / "model.safetensors")
-        weights["decoder.transformer.wpe.weight"] = torch.zeros(3, 3)
+        weights = {**load_file(folder / "model.safetensors"), key: found}
+        weights = {k: w for k, w in weights.items() if w is not None}
         save_file(weights, folder / "model.safetensors", {"format": "pt"})
-        self.refuse(folder, "its weights cannot be loaded; they are damaged or belong to another")
+        self.refuse(folder, named)
 
-    def test_with_incomplete_weights(self, model_copy: Copy) -> None:
+    @pytest.mark.parametrize(
+        ("file", "named"),
+        [
+            ("model.safetensors", "its weights cannot be loaded; they are damaged"),
+            ("config.json", r"its config\.json names no model that Transformers knows"),
+        ],
+    )
+    def test_with_a_damaged_file(self, model_copy: Copy, file: str, named: str) -> None:
         folder = model_copy("vit-gpt2")
-        weights = load_file(folder / "model.safetensors")
-        del weights["decoder.transformer.h.1.mlp.c_fc.weight"]
-        save_file(weights, folder / "model.safetensors", {"format": "pt"})
-        self.refuse(
-            folder, r"1 of the \d+ parameters of a .* have no weights, such as .* would be random"
-        )
-
-    def test_with_a_broken_configuration(self, model_copy: Copy) -> None:
-        folder = model_copy("vit-gpt2")
-        (folder / "config.json").write_text('{"model_type": "vision-')
-        self.refuse(folder, r"its config\.json names no model that Transformers knows")
+        raw = (folder / file).read_bytes()
+        (folder / file).write_bytes(raw[: len(raw) // 2])
+        self.refuse(folder, named)
 
     def test_with_code_of_its_own(self, model_copy: Copy, tmp_path: Path) -> None:
         folder, trace = model_copy("vit-gpt2"), tmp_path / "was-run"
@@ -590,17 +566,14 @@ def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
 
 
 def test_defaults_are_those_of_fewstab() -> None:
-    detector = VitGpt2(selector=EveryWord())
-    assert detector.model == "nlpconnect/vit-gpt2-image-captioning"
-    assert (detector.max_tokens, detector.num_beams) == (16, 4)
-    assert Blip(selector=EveryWord()).model == "Salesforce/blip-image-captioning-large"
-
-
-def test_the_selector_by_default_is_that_of_the_package() -> None:
     from fsf_detectors.selection import SpacySelector
 
-    for detector in (VitGpt2(), Blip(), ImageToText(model="a/b")):
-        assert isinstance(detector.selector, SpacySelector)
+    detector = VitGpt2()
+    assert detector.model == "nlpconnect/vit-gpt2-image-captioning"
+    assert (detector.max_tokens, detector.num_beams) == (16, 4)
+    assert Blip().model == "Salesforce/blip-image-captioning-large"
+    for one in (detector, Blip(), ImageToText(model="a/b")):
+        assert isinstance(one.selector, SpacySelector)
 
 
 def test_importing_the_detectors_is_light() -> None:

@@ -44,12 +44,8 @@ class TestMetadata:
 
     def test_a_missing_column(self) -> None:
         record = ImageRecord("cat/1.png", {"site": "x", "place": "y"})
-        with pytest.raises(DataError) as caught:
+        with pytest.raises(DataError, match="'cat/1.png' .* column 'words'; .*: place, site"):
             Metadata().detect([record])
-        assert str(caught.value) == (
-            "image 'cat/1.png' has no metadata column 'words'; columns of this data set: place, "
-            "site"
-        )
         with pytest.raises(DataError, match="columns of this data set: none"):
             Metadata().detect([ImageRecord("a")])
 
@@ -173,14 +169,12 @@ LAST = {
 
 class TestBrokenRows:
     @pytest.mark.parametrize(("name", "row", "message"), BROKEN)
-    def test_stop_at_the_first(self, write: Any, name: str, row: bytes, message: str) -> None:
+    def test_stop_the_reading_or_are_skipped(
+        self, write: Any, name: str, row: bytes, message: str
+    ) -> None:
         file = write(name, b"\n".join([FIRST[name], row, LAST[name]]))
         with pytest.raises(DataError, match=rf"{name}: {message}.*; on_error=skip leaves out"):
             described(file)
-
-    @pytest.mark.parametrize(("name", "row", "message"), BROKEN)
-    def test_or_are_skipped(self, write: Any, name: str, row: bytes, message: str) -> None:
-        file = write(name, b"\n".join([FIRST[name], row, LAST[name]]))
         detector = CaptionsFile(path=file, on_error="skip", selector=EveryWord())
         records = [ImageRecord(key) for key in ("ok", "a", "last")]
         assert detector.describe(records) == ["fine", "", "fine too"]

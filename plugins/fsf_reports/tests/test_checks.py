@@ -22,7 +22,9 @@ from fsf_reports.values import (
 )
 from fsframework.errors import DataError
 from fsframework.testing import checks_for, parametrize_with_checks
-from tests.misdeclared import misdeclared
+from tests.misdeclared import changed, misdeclared
+
+COUNT = itertools.count()
 
 
 def shared_faults(sound):
@@ -43,14 +45,11 @@ def shared_faults(sound):
         def __init__(self, *, lines: int = 2):
             super().__init__(lines=2 * lines)
 
-    class Silent(sound):
-        pass
-
     return {
         "check_construction": Impostor,
         "check_options_typed": Positional,
         "check_options_stored": Doubled,
-        "check_summary": Silent,
+        "check_summary": changed(sound, __doc__=None),
         **misdeclared(sound),
     }
 
@@ -93,52 +92,6 @@ class Page(PageWriter):
         return []
 
 
-class Fragment(Page):
-    """Only a part of a document."""
-
-    def write(self, page):
-        return super().write(page).partition("<body>")[2]
-
-
-class Forgetful(Page):
-    """Notices are left out."""
-
-    def part(self, part):
-        return "" if part.problem else super().part(part)
-
-
-class Linked(Page):
-    """A script from elsewhere."""
-
-    def language(self):
-        return ' data="https://example.org/script.js"'
-
-
-class Raw(Page):
-    """Names become elements."""
-
-    def escaped(self, text):
-        return text.replace("&", "&amp;")
-
-
-class NeedsParts(Page):
-    """Fails without a section."""
-
-    def write(self, page):
-        assert page.parts
-        return super().write(page)
-
-
-class NumberedPages(Page):
-    """Pages are numbered."""
-
-    made: ClassVar[list[int]] = []
-
-    def part(self, part):
-        self.made.append(1)
-        return f"{super().part(part)}<p>{len(self.made)}</p>"
-
-
 class Drawing(Renderer):
     """The declaration as JSON, or as the text of an SVG."""
 
@@ -167,18 +120,6 @@ class Drawing(Renderer):
         return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
-class DottedDrawing(Drawing):
-    """Suffixes with their dots."""
-
-    formats = (".json",)
-
-
-class Misnamed(Drawing):
-    """A PNG that is text."""
-
-    formats = ("json", "png")
-
-
 class MarkBlind(Drawing):
     """Every mark is drawn alike."""
 
@@ -201,13 +142,6 @@ class NumberedDrawings(Drawing):
         return super().text({**told, "n": len(self.drawn)}, suffix, columns)
 
 
-class OneWidth(Drawing):
-    """Columns are ignored."""
-
-    def text(self, told, suffix, columns):
-        return super().text(told, suffix, 1)
-
-
 class NoIntervals(Drawing):
     """Intervals are left out."""
 
@@ -221,13 +155,6 @@ class NoIntervals(Drawing):
         return json.loads(text)
 
 
-class MarkupDrawing(Drawing):
-    """Names become elements."""
-
-    def escaped(self, text):
-        return text.replace("&", "&amp;")
-
-
 class NeedsValues(Drawing):
     """A missing value is a fault."""
 
@@ -235,13 +162,6 @@ class NeedsValues(Drawing):
         super().refuse_empty(figure)
         for point in figure.panels[0].series[1].points:
             abs(point.y.value)
-
-
-class Empty(Drawing):
-    """A figure of nothing is a file of nothing."""
-
-    def refuse_empty(self, figure):
-        pass
 
 
 class Labels(Section):
@@ -264,39 +184,6 @@ class Labels(Section):
 
     def shown(self, runs):
         return tuple(i for i, run in enumerate(runs) if run.outcomes is not None)
-
-
-class Untitled(Labels):
-    """Without a heading."""
-
-    title = " "
-
-
-class Between(Labels):
-    """Half-way between two others."""
-
-    place = 0.5
-
-
-class Markup(Labels):
-    """HTML instead of blocks."""
-
-    def blocks(self, runs):
-        yield "<p>text</p>"
-
-
-class Pointless(Labels):
-    """The first run, finished or not."""
-
-    def shown(self, runs):
-        return (0,) if super().shown(runs) else ()
-
-
-class Ascii(Labels):
-    """Fails for letters of other alphabets."""
-
-    def named(self, run):
-        return run.label.encode("ascii").decode()
 
 
 class Remembering(Labels):
@@ -347,12 +234,6 @@ class Lines(TableWriter):
         return html.escape("\n".join(lines))
 
 
-class DottedTables(Lines):
-    """Suffixes with their dot."""
-
-    formats = (".txt",)
-
-
 class Littering(Lines):
     """A file besides."""
 
@@ -361,89 +242,74 @@ class Littering(Lines):
         (path.parent / "log").write_text("")
 
 
-class NumberedTables(Lines):
-    """A number that grows."""
-
-    numbers = itertools.count()
-
-    def text(self, tables):
-        return super().text(tables) + str(next(self.numbers))
-
-
-class OnlyFirst(Lines):
-    """Only the first table."""
-
-    def text(self, tables):
-        return super().text(tables[:1])
-
-
-class Rounded(Lines):
-    """No marks."""
-
-    def text(self, tables):
-        return super().text(tables).replace("best", "")
-
-
-class Wordless(Lines):
-    """No notes."""
-
-    def text(self, tables):
-        return super().text([dataclasses.replace(table, notes=()) for table in tables])
-
-
-class Unreasoned(Lines):
-    """No reasons."""
-
-    def text(self, tables):
-        return super().text(tables).replace("the toy failed", "")
-
-
-class RawTables(Lines):
-    """Markup as it comes."""
-
-    def text(self, tables):
-        return html.unescape(super().text(tables))
+def without(part):
+    return lambda self, tables: Lines.text(self, tables).replace(part, "")
 
 
 SOUND = {"page": Page, "renderer": Drawing, "section": Labels, "table": Lines}
 BROKEN = {
     "page": {
-        "check_document": Fragment,
-        "check_content": Forgetful,
-        "check_no_request": Linked,
-        "check_any_names": Raw,
-        "check_empty": NeedsParts,
-        "check_repeatable": NumberedPages,
+        "check_document": changed(
+            Page, write=lambda self, page: Page.write(self, page).partition("<body>")[2]
+        ),
+        "check_content": changed(
+            Page, part=lambda self, part: "" if part.problem else Page.part(self, part)
+        ),
+        "check_no_request": changed(Page, language=lambda self: ' data="https://x.org/script.js"'),
+        "check_any_names": changed(Page, escaped=lambda self, text: text.replace("&", "&amp;")),
+        "check_empty": changed(
+            Page, write=lambda self, page: Page.write(self, page) + page.parts[0].title[:0]
+        ),
+        "check_repeatable": changed(
+            Page, part=lambda self, part: f"{Page.part(self, part)}<p>{next(COUNT)}</p>"
+        ),
     },
     "renderer": {
-        "check_formats": DottedDrawing,
-        "check_files": Misnamed,
+        "check_formats": changed(Drawing, formats=(".json",)),
+        "check_files": changed(Drawing, formats=("json", "png")),
         "check_marks": MarkBlind,
         "check_same_again": NumberedDrawings,
-        "check_columns": OneWidth,
+        "check_columns": changed(
+            Drawing, text=lambda self, told, suffix, columns: Drawing.text(self, told, suffix, 1)
+        ),
         "check_values": NoIntervals,
-        "check_names_are_text": MarkupDrawing,
+        "check_names_are_text": changed(
+            Drawing, escaped=lambda self, text: text.replace("&", "&amp;")
+        ),
         "check_missing_values": NeedsValues,
-        "check_nothing_to_draw": Empty,
+        "check_nothing_to_draw": changed(Drawing, refuse_empty=lambda self, figure: None),
     },
     "section": {
-        "check_title": Untitled,
-        "check_place": Between,
-        "check_blocks": Markup,
-        "check_references": Pointless,
-        "check_any_names": Ascii,
+        "check_title": changed(Labels, title=" "),
+        "check_place": changed(Labels, place=0.5),
+        "check_blocks": changed(Labels, blocks=lambda self, runs: ["<p>text</p>"]),
+        "check_references": changed(
+            Labels, shown=lambda self, runs: (0,) if Labels.shown(self, runs) else ()
+        ),
+        "check_any_names": changed(
+            Labels, named=lambda self, run: run.label.encode("ascii").decode()
+        ),
         "check_repeatable": Remembering,
         "check_runs_unchanged": Changing,
     },
     "table": {
-        "check_formats": DottedTables,
+        "check_formats": changed(Lines, formats=(".txt",)),
         "check_files": Littering,
-        "check_same_again": NumberedTables,
-        "check_several": OnlyFirst,
-        "check_values": Rounded,
-        "check_words": Wordless,
-        "check_reasons": Unreasoned,
-        "check_any_names": RawTables,
+        "check_same_again": changed(
+            Lines, text=lambda self, tables: f"{Lines.text(self, tables)}{next(COUNT)}"
+        ),
+        "check_several": changed(Lines, text=lambda self, tables: Lines.text(self, tables[:1])),
+        "check_values": changed(Lines, text=without("best")),
+        "check_words": changed(
+            Lines,
+            text=lambda self, tables: Lines.text(
+                self, [dataclasses.replace(table, notes=()) for table in tables]
+            ),
+        ),
+        "check_reasons": changed(Lines, text=without("the toy failed")),
+        "check_any_names": changed(
+            Lines, text=lambda self, tables: html.unescape(Lines.text(self, tables))
+        ),
     },
 }
 ALL = [

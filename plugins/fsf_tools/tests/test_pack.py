@@ -44,26 +44,22 @@ def _workers_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_data_set_is_packed_once_and_runs_read_from_it(fsf: Fsf, tmp_path: Path) -> None:
-    data = dataset(photographs(tmp_path / "images"))
-    done = fsf("data", "pack", *data, "--json")
-    found = json.loads(done.stdout)
+    folder = photographs(tmp_path / "images")
+    data = dataset(folder)
+    found = json.loads(fsf("data", "pack", *data, "--json").stdout)
     assert (found["images"], found["decoded_now"], found["broken"]) == (36, 36, {})
-    array = np.load(found["file"], mmap_mode="r")
-    assert array.shape == (36, 84, 84, 3)
+    assert np.load(found["file"], mmap_mode="r").shape == (36, 84, 84, 3)
     again = fsf("data", "pack", *data)
     assert "36 images of 84 x 84 pixels, 0.8 MB; nothing to do" in again.stdout
     ran = fsf("run", *data, *RUN, "--json")
     assert ran.returncode == 0, ran.stderr
     assert "images of test" not in ran.stderr, "the run decodes nothing"
-
-
-def test_a_call_packs_what_the_command_packs(fsf: Fsf, tmp_path: Path) -> None:
-    folder = photographs(tmp_path / "images", classes=3, images=2)
+    # A call packs what the command packs.
     named = {"name": f"folder:{folder}", "split_fractions": [0, 0, 1]}
     packed = pack_images(named, image_size=24, progress=False)
-    assert (packed.images, packed.decoded_now, packed.size) == (6, 6, 24)
-    assert np.load(packed.file, mmap_mode="r").nbytes == packed.bytes == 6 * 24 * 24 * 3
-    told = json.loads(fsf("data", "pack", *dataset(folder), "--image-size", "24", "--json").stdout)
+    assert (packed.images, packed.decoded_now, packed.size) == (36, 36, 24)
+    assert np.load(packed.file, mmap_mode="r").nbytes == packed.bytes == 36 * 24 * 24 * 3
+    told = json.loads(fsf("data", "pack", *data, "--image-size", "24", "--json").stdout)
     assert told.pop("seconds") >= 0
     assert told == {**packed.to_json(), "decoded_now": 0}
     assert pack_images(named, image_size=24, backbone="conv64f", progress=False).decoded_now == 0
@@ -76,11 +72,9 @@ def test_scaled_decoding_says_how_far_its_pixels_are(fsf: Fsf, tmp_path: Path) -
     apart = json.loads(done.stdout)["scaled_decoding_differs_by"]
     assert 0 < apart["mean"] < 3
     assert apart["mean"] <= apart["percentile_99"] <= apart["largest"]
-    assert (
-        "pixels differ from exact ones by"
-        in fsf("data", "pack", *data, "--decoding", "scaled", "--image-size", "32").stdout
-    )
-    ran = fsf("run", *data, *RUN, "--decoding", "scaled", "--image-size", "32", "--json")
+    scaled = ("--decoding", "scaled", "--image-size", "32")
+    assert "pixels differ from exact ones by" in fsf("data", "pack", *data, *scaled).stdout
+    ran = fsf("run", *data, *RUN, *scaled, "--json")
     assert any("--decoding scaled" in note for note in json.loads(ran.stdout)["notes"])
 
 
@@ -93,10 +87,8 @@ def test_a_truncated_image_is_fatal_or_left_out(fsf: Fsf, tmp_path: Path) -> Non
         done = fsf(*command)
         assert done.returncode == 2
         last = done.stderr.strip().splitlines()[-1]
-        assert str(bad) in last
-        assert "not a readable image" in last
-        assert "--broken skip" in last
-        assert "<" not in last, "no Python object"
+        for part in (f"{bad}: not a readable image", "--broken skip"):
+            assert part in last
     assert not (tmp_path / "runs").exists()
     packed = fsf("data", "pack", *data, "--broken", "skip")
     assert packed.returncode == 0
@@ -108,6 +100,19 @@ def test_a_truncated_image_is_fatal_or_left_out(fsf: Fsf, tmp_path: Path) -> Non
     assert fsf("run", *data, *RUN).returncode == 2, "a run that may not skip still stops"
 
 
+def killed_while_decoding(process: subprocess.Popen[bytes], cache: Path) -> int:
+    """Kill a process once it has decoded an image, and return how many it has decoded."""
+    states, decoded = None, 0
+    while process.poll() is None and not decoded:
+        states = states or next(cache.rglob("rows.bin"), None)
+        decoded = filled(states) if states is not None else 0
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert states is not None
+    return filled(states)
+
+
 def filled(digests: Path) -> int:
     """Return the number of images with a record of 32 bytes, after a header of 16."""
     records = np.fromfile(digests, np.uint8, offset=16).reshape(-1, 32)
@@ -115,28 +120,15 @@ def filled(digests: Path) -> int:
 
 
 def test_killed_while_packing_it_goes_on_where_it_stopped(fsf: Fsf, tmp_path: Path) -> None:
-    data = dataset(photographs(tmp_path / "images", classes=20, images=60, side=400))
-    argv = [sys.executable, "-m", "fsframework", "data", "pack", *data]
+    asked = ("data", "pack", *dataset(photographs(tmp_path / "images", 20, 60, 400)))
+    argv = [sys.executable, "-m", "fsframework", *asked]
     process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    states = None
-    while process.poll() is None:
-        states = states or next((tmp_path / "cache").rglob("rows.bin"), None)
-        if states is not None and filled(states):
-            break
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert states is not None
-    before = filled(states)
+    before = killed_while_decoding(process, tmp_path / "cache")
     assert 0 < before < 1200
-    found = json.loads(fsf("data", "pack", *data, "--json").stdout)
+    found = json.loads(fsf(*asked, "--json").stdout)
     assert found["decoded_now"] == 1200 - before
-    assert (
-        found["digest"]
-        == json.loads(
-            fsf("data", "pack", *data, "--cache-dir", tmp_path / "other", "--json").stdout
-        )["digest"]
-    )
+    other = json.loads(fsf(*asked, "--cache-dir", tmp_path / "other", "--json").stdout)
+    assert found["digest"] == other["digest"]
 
 
 @pytest.mark.parametrize("workers", ["1", "2", "7"])
@@ -159,21 +151,11 @@ def test_runs_are_equal_with_any_workers_and_resumed(tmp_path: Path) -> None:
                "-o", "training.validation_tasks=10"]  # fmt: skip
     found = {}
     for name, workers, killed in (("one", "1", False), ("two", "2", False), ("killed", "2", True)):
-        places = [
-            "--runs-dir",
-            str(tmp_path / name),
-            "--cache-dir",
-            str(tmp_path / f"{name}-cache"),
-        ]
+        cache = tmp_path / f"{name}-cache"
+        places = ["--runs-dir", str(tmp_path / name), "--cache-dir", str(cache)]
         if killed:
             process = started(tmp_path, *command, *places, "--workers", workers)
-            while process.poll() is None:
-                states = next((tmp_path / f"{name}-cache").rglob("rows.bin"), None)
-                if states is not None and filled(states):
-                    break
-                time.sleep(0.01)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+            killed_while_decoding(process, cache)
             assert not list((tmp_path / name).rglob("outcomes-random.parquet"))
         done = finished(tmp_path, *command, *places, "--workers", workers)
         assert done.returncode == 0, done.stderr
