@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 __all__ = [
+    "VersionError",
     "check_file",
     "check_version",
     "open_file",
@@ -102,11 +103,16 @@ def read_file(path: str | Path, most: int = _MOST_BYTES) -> bytes:
     return content
 
 
+class VersionError(ValueError):
+    """A file is of another version."""
+
+
 def check_version(found: Any, current: int) -> None:
     """Check the ``schema_version`` of a file.
 
     Raises:
-        ValueError: it is not a number, or of another version; the message says which are read.
+        VersionError: it is of another version; the message says which are read.
+        ValueError: it is not a number.
     """
     if type(found) is not int or found < 1:
         raise ValueError(
@@ -114,7 +120,7 @@ def check_version(found: Any, current: int) -> None:
         )
     if found != current:
         age = "a newer" if found > current else "an older"
-        raise ValueError(
+        raise VersionError(
             f"schema_version {found} was written by {age} fsframework; this one reads version "
             f"{current}"
         )

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from fsframework._files import atomic_write
-from fsframework._reading import check_version, parse_json, read_file
+from fsframework._reading import VersionError, check_version, parse_json, read_file
 from fsframework.errors import DataError, FsfError, RecordError, close_matches
 from fsframework.values import (
     ArmOutcomes,
@@ -409,29 +409,20 @@ class RunRecord:
         path = Path(folder) / RECORD_NAME
         try:
             raw = parse_json(read_file(path))
+            if not isinstance(raw, dict):
+                raise ValueError("it is not a run record")
+            check_version(raw.get("schema_version"), RECORD_VERSION)
+            estimates = {name: Estimate.from_json(e) for name, e in raw["estimates"].items()}
+            read = msgspec.convert({**raw, "estimates": {}}, cls)
+            whole = dataclasses.replace(read, estimates=estimates)
+            whole._check_parts()
         except FileNotFoundError:
             raise RecordError(f"{folder}: holds no run ({RECORD_NAME} is missing)") from None
-        except (OSError, ValueError) as error:
+        except VersionError as error:
+            raise RecordVersionError(f"{path}: {error}") from None
+        except (OSError, KeyError, AttributeError, TypeError, ValueError, FsfError) as error:
             reason = getattr(error, "strerror", None) or error
             raise RecordError(f"{path}: cannot be read ({reason})") from None
-        if not isinstance(raw, dict) or type(raw.get("schema_version")) is not int:
-            raise RecordError(f"{path}: is not a run record")
-        try:
-            check_version(raw["schema_version"], RECORD_VERSION)
-        except ValueError as error:
-            raise RecordVersionError(f"{path}: {error}") from None
-        try:
-            return cls._from_json(raw)
-        except (KeyError, TypeError, AttributeError, ValueError, FsfError) as error:
-            raise RecordError(f"{path}: is damaged ({error})") from None
-
-    @classmethod
-    def _from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Build a record; fields of later versions are ignored."""
-        estimates = {name: Estimate.from_json(e) for name, e in raw["estimates"].items()}
-        read = msgspec.convert({**raw, "estimates": {}}, cls)
-        whole = dataclasses.replace(read, estimates=estimates)
-        whole._check_parts()
         return whole
 
     def _check_parts(self) -> None:

@@ -288,29 +288,26 @@ def test_a_handful_of_tasks_is_named() -> None:
     values = np.full((40, 2), 0.8)
     values[:3, 0] = 1.0
     (pair,) = compare_methods(["a", "b"], measured(values)).pairs
-    assert pair.note == "a and b differ in only 3 of 40 tasks; interval and p rest on these"
+    assert "3 of 40 tasks" in pair.note
 
 
 def test_a_bootstrap_of_few_tasks_is_warned_of() -> None:
     few, many = (measured(accuracies(n, 2)) for n in (19, 20))
-    assert (
-        compare_methods(["a", "b"], few, options("bca"))
-        .notes[0]
-        .startswith("a bootstrap of 19 tasks")
-    )
+    assert "19 tasks" in compare_methods(["a", "b"], few, options("bca")).notes[0]
     assert compare_methods(["a", "b"], many, options("bca")).notes == ()
     assert compare_methods(["a", "b"], few).notes == ()
 
 
 def test_options_and_lone_methods_are_refused() -> None:
-    with pytest.raises(DataError, match="at least two methods on equal tasks, and there is only a"):
-        compare_methods(["a"], measured(accuracies(5, 1)))
-    with pytest.raises(OptionError, match="level must lie between 0 and 1, not 95"):
-        compare_methods(["a", "b"], measured(accuracies(5, 2)), options(level=95))
-    with pytest.raises(OptionError, match="interval must be one of student-t"):
-        compare_methods(["a", "b"], measured(accuracies(5, 2)), options("wald"))
-    with pytest.raises(OptionError, match="resamples must be at least 1, not 0"):
-        options("bca", n_resamples=0)
+    both = measured(accuracies(5, 2))
+    for made, error, part in (
+        (lambda: compare_methods(["a"], measured(accuracies(5, 1))), DataError, "only a"),
+        (lambda: compare_methods(["a", "b"], both, options(level=95)), OptionError, "level .* 95"),
+        (lambda: compare_methods(["a", "b"], both, options("wald")), OptionError, "student-t"),
+        (lambda: options("bca", n_resamples=0), OptionError, "resamples .* 0"),
+    ):
+        with pytest.raises(error, match=part):
+            made()
 
 
 # --- results --------------------------------------------------------------------------------------

@@ -84,15 +84,6 @@ def test_one_value_has_no_interval_and_equal_ones_have_one_of_no_length(estimato
     assert mean_interval(np.full(9, 0.5), how=by(estimator)) == (0.5, 0.5, 0.5)
 
 
-@pytest.mark.parametrize(("estimator", "name"), [("percentile", "percentile"), ("bca", "BCa")])
-def test_bootstraps_are_scipys(estimator: Any, name: str) -> None:
-    values = np.random.default_rng(0).exponential(size=40)
-    theirs = stats.bootstrap(
-        (values,), np.mean, n_resamples=10_000, method=name, rng=np.random.default_rng(0)
-    ).confidence_interval
-    assert mean_interval(values, how=by(estimator))[1:] == pytest.approx(tuple(theirs))
-
-
 @pytest.mark.parametrize("interval", ["percentile", "bca"])
 def test_differences_by_bootstrap_are_about_those_of_welch(interval: Any) -> None:
     rng = np.random.default_rng(1)

@@ -84,9 +84,7 @@ def test_the_embedded_data_set_has_contexts(planned: Any) -> None:
     assert [e.tags["shot"] for e, _ in found] == [1, 5]
 
 
-def test_differences_are_paired_and_beside_the_accuracies(
-    contexts: Contexts, tmp_path: Path
-) -> None:
+def test_differences_are_paired_beside_accuracies(contexts: Contexts, tmp_path: Path) -> None:
     document = ran(contexts("--method", "toy-near", "--json"))
     assert document["benchmark"] == "contexts"
     rows = document["tables"][0]["rows"]

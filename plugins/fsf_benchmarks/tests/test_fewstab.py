@@ -381,7 +381,7 @@ def test_a_construction_needs_a_sampler_that_has_it(planned: Any) -> None:
     [("--output", "tables.xlsx"), ("--shot", "0"), ("--device", "abacus"), ("-o", "nothing")],
     ids=" ".join,
 )
-def test_bad_options_end_before_anything_runs(
+def test_bad_options_end_before_any_run(
     grid: Grid, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     done = grid(*options)
@@ -406,7 +406,13 @@ def test_every_table_from_one_grid(grid: Grid) -> None:
         assert row["measured_half_width"] is not None
         assert record["components"]["method"]["name"] == row["method"]
         assert record["components"]["sampler"]["options"]["n_shot"] == row["shot"]
-    told = " ".join(document["headline"]["sentences"])
+    head = document["headline"]
+    assert len(head["rows"]) == 2 * 3 * 4
+    gaps = [row for row in head["rows"] if row["row"] == "toy-near, shot 5"]
+    estimates = {run["experiment"]: run["estimates"] for run in document["experiments"]}
+    own = estimates["toy-near, toy-pixels, CUB-200, 5-shot, own words"]
+    assert gaps[-1]["measured"] == pytest.approx(100 * own["wacc-gap"]["value"])
+    told = " ".join(head["sentences"])
     averages = [row for row in rows(document, "S5") if row["methods"] == 3]
     drops = ", ".join(f"{row['measured']:.1f} ({row['technique']})" for row in averages)
     assert f"By construction of the support, 5-shot, the average gap is {drops}" in told
@@ -421,16 +427,13 @@ def test_every_table_from_one_grid(grid: Grid) -> None:
         for arm in ("random", "biased")
     ]
     assert drop["measured"] == pytest.approx(means[0].mean() - means[1].mean(), abs=1e-5)
-    gaps = [row["measured"] for row in of_one]
-    assert drop["measured"] == pytest.approx(np.mean(gaps), abs=1e-5)
+    assert drop["measured"] == pytest.approx(np.mean([r["measured"] for r in of_one]), abs=1e-5)
     welch = stats.ttest_ind(*means, equal_var=False).confidence_interval(0.95)
     bounds = [drop["measured_low"], drop["measured_high"]]
     assert bounds == pytest.approx([welch.low, welch.high], abs=1e-5)
 
 
-def test_finished_cells_are_listed_and_taken_as_they_are(
-    grid: Grid, fsf: Fsf, tmp_path: Path
-) -> None:
+def test_finished_cells_are_listed_and_taken(grid: Grid, fsf: Fsf, tmp_path: Path) -> None:
     def listed(*more: str) -> str:
         return grid("--shot", "1", "--dry-run", *more).stdout
 
@@ -497,7 +500,13 @@ def test_a_failing_experiment_loses_no_other(grid: Grid, monkeypatch: pytest.Mon
     text = grid(*options)
     assert text.returncode == 1
     assert "raised RuntimeError: the toy was told to fail" in text.stdout
-    assert "average drop (2 methods)" in text.stdout
+    answer, _, tables = text.stdout.partition("\nTable 3.")  # the answer comes first
+    assert "that of toy-near" in answer
+    assert ["method", "shot", "Acc-R", "wAcc-R", "wAcc-A", "gap"] in map(
+        str.split, answer.split("\n")
+    )
+    assert "\n–: toy-blind, shot 1" in answer
+    assert "average drop (2 methods)" in tables
     monkeypatch.delenv("TOY_FAILS")
     mended = ran(grid("--shot", "1", *AGREEMENT, "-o", "seed=3", "--json"))
     assert [cell["reused"] for cell in mended["experiments"]] == [True, True, False]
@@ -517,9 +526,7 @@ def test_a_detector_without_its_model_fails_alone(grid: Grid) -> None:
     assert rows(document, "6")[0]["reason"] == "none: needs 3 methods, 0 finished"
 
 
-def test_printed_values_stand_beside_the_right_cells(
-    grid: Grid, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_printed_values_stand_beside_cells(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         _fewstab, "METHODS", {"toy-near": "RENet", "toy-first": "R2D2", "toy-blind": "ANIL"}
     )
@@ -588,26 +595,6 @@ def test_experiments_are_joined_over_training_seeds(grid: Grid) -> None:
     refused = grid("--seeds", "0-1", "-o", "benchmark.agreement=true")
     assert refused.returncode == 2
     assert "--seeds: the benchmark fewstab with these options needs the answers" in refused.stderr
-
-
-def test_the_answer_comes_first(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as failing:
-        failing.setenv("TOY_FAILS", "1")
-        done = grid("--shot", "1", "--shot", "5", dataset="miniImageNet=toy-images")
-    assert done.returncode == 1
-    answer, _, tables = done.stdout.partition("\nTable 3.")
-    assert answer.startswith("On 5-way 1-shot: ")
-    assert answer.splitlines()[2].split() == ["method", "shot", "Acc-R", "wAcc-R", "wAcc-A", "gap"]
-    assert "\n–: toy-blind, shot 1, toy-blind, shot 5: method 'toy-blind'" in answer
-    assert tables
-    again = ran(grid("--shot", "1", "--shot", "5", "--json", dataset="miniImageNet=toy-images"))
-    head = again["headline"]
-    assert [row["shot"] for row in rows(again, "3", method="toy-near")] == [1, 1, 5, 5]
-    gaps = [row for row in head["rows"] if row["row"] == "toy-near, shot 5"]
-    runs = {run["experiment"]: run["estimates"] for run in again["experiments"]}
-    own = runs["toy-near, toy-pixels, miniImageNet, 5-shot, own words"]
-    assert gaps[-1]["measured"] == pytest.approx(100 * own["wacc-gap"]["value"])
-    assert len(head["rows"]) == 2 * 3 * 4
 
 
 def test_on_80_columns_nothing_wraps(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ def test_an_interrupted_call_goes_on(
     assert found["all", ""]["m_ce"] == pytest.approx(np.mean(CE), abs=1e-6)
 
 
-def test_a_data_set_without_contexts_has_one_similarity(
+def test_without_contexts_there_is_one_similarity(
     similar: Similar, data: Path, tmp_path: Path
 ) -> None:
     bare = tmp_path / "bare.csv"

@@ -58,9 +58,7 @@ def test_where_splits_come_from(read: Read, tmp_path: Path) -> None:
     assert read(text, split=tmp_path / "split.csv").splits == {"test": ("a",)}
 
 
-def test_images_are_read_only_on_request_from_their_root(
-    read: Read, images: Images, tmp_path: Path
-) -> None:
+def test_images_are_read_on_request_from_a_root(read: Read, images: Images, tmp_path: Path) -> None:
     text = "path,label\n\nhere.png,a\ngone.png,b\n"
     data = read(text)
     images("here.png", colour=(1, 2, 3))

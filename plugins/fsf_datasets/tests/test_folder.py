@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -187,9 +186,7 @@ def test_images_without_labels_are_for_training(images: Images) -> None:
     assert data.problems() == []
 
 
-def test_without_labels_images_under_test_keep_their_classes(
-    images: Images, tmp_path: Path
-) -> None:
+def test_without_labels_those_under_test_keep_their_classes(images: Images, tmp_path: Path) -> None:
     keys = ("train/x/1.png", "train/y/2.png", "test/crow/3.png", "valid/owl/at night/4.png")
     root = images(*keys)
     data, labelled = Folder(path=root, labels="none"), Folder(path=root)
@@ -226,27 +223,3 @@ def test_cue_conflict(shared: Path) -> None:
     assert (same, max(cells.values())) == (80, 5)
     assert data.images(np.arange(0, 1280, 64), 84).shape == (20, 84, 84, 3)
     assert [len(data.splits[split]) for split in ("train", "val", "test")] == [10, 2, 4]
-
-
-@pytest.mark.shared_data
-def test_omniglot(shared: Path) -> None:
-    data = Folder(path=shared / "data" / "omniglot.zip")
-    assert len(data.class_names) == 1623
-    assert set(np.bincount(data.labels)) == {20}
-    assert data.class_names[0] == "images_background/Alphabet_of_the_Magi/character01"
-    image = data.image(0)
-    assert image.shape == (105, 105, 3)
-    assert set(np.unique(image)) == {0, 255}
-
-
-@pytest.mark.shared_data
-def test_cifar_fs(shared: Path, tmp_path: Path) -> None:
-    folder = shared / "data" / "splits" / "cifar_fs"
-    published = {
-        split: [name for _, name in json.loads((folder / f"{split}.json").read_text())]
-        for split in ("train", "val", "test")
-    }
-    (tmp_path / "split.json").write_text(json.dumps(published))
-    data = Folder(path=shared / "data" / "cifar100_small.zip", split=tmp_path / "split.json")
-    assert [len(data.splits[split]) for split in ("train", "val", "test")] == [64, 16, 20]
-    assert data.pool("test").class_sizes.tolist() == [60] * 20

@@ -72,9 +72,7 @@ def test_every_split_prefers_every_value_about_equally(data: Planted) -> None:
         start += len(classes)
 
 
-def test_an_image_does_not_depend_on_its_block(
-    data: Planted, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_depends_on_no_block(data: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = np.arange(5, len(data.keys), 401)
     together = data.images(chosen, 84)
     assert np.array_equal(together[[3]], data.images(chosen[[3]], 84))

@@ -7,7 +7,6 @@ import io
 import json
 import pickle
 import shutil
-import unicodedata
 import zipfile
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -327,22 +326,9 @@ def test_nothing_found_shows_the_expected_trees(root: Path) -> None:
         ("metacoco", "T-Shirt/in snow", "t-shirt"),
     ],
 )
-def test_names_are_recognised_in_any_spelling(
-    name: str, written: str, meant: str, root: Path
-) -> None:
+def test_names_in_any_spelling(name: str, written: str, meant: str, root: Path) -> None:
     save(root / written / "IMAGE.PNG")
     assert read(name, root).class_names == (meant,)
-
-
-def test_names_beyond_ascii_in_either_form(root: Path, tmp_path: Path) -> None:
-    file = tmp_path / "birds.toml"
-    file.write_text('name = "birds"\ntitle = "Vögel"\n[splits.x]\ntest = ["Käuzchen", "Möwe"]\n')
-    save(root / unicodedata.normalize("NFD", "KÄUZCHEN") / "日本.PNG")
-    save(root / "Möwe" / "1.png")
-    data = Declared(declaration=file, path=root)
-    assert data.class_names == ("Käuzchen", "Möwe")
-    assert data.problems() == []
-    assert data.image(0).shape == (10, 12, 3)
 
 
 def test_a_name_that_means_two_classes_or_a_class_with_two_names(root: Path) -> None:

@@ -133,13 +133,3 @@ def test_files_that_are_neither_folder_nor_archive(name: str, message: str, tmp_
     (tmp_path / name).write_bytes(b"")
     with pytest.raises(DataError, match=message):
         Folder(path=tmp_path / name)
-
-
-def test_a_folder_lists_its_files(tmp_path: Path) -> None:
-    for name in ("b/10.txt", "b/9.txt", "a.txt", ".git/x"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x")
-    tree = open_tree(tmp_path)
-    assert tree.names == ("a.txt", "b/10.txt", "b/9.txt")
-    assert (tree.nearest("9.TXT"), tree.nearest("x")) == ("b/9.txt", None)
-    assert tree.folders == {"b"}

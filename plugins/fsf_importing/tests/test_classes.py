@@ -373,7 +373,7 @@ def test_a_class_is_read_and_works(name: str, tmp_path: Path) -> None:
     assert (again.outputs, again.loss) == (answered.outputs, answered.loss)
 
 
-def test_what_rounding_does_to_ten_inner_steps_is_allowed_and_another_rate_is_not(
+def test_what_rounding_does_to_inner_steps_is_allowed_and_another_rate_is_not(
     tmp_path: Path,
 ) -> None:
     found = imported(made_up(tmp_path, "MAML", inner_param={**STEPS, "test_iter": 10}))
@@ -442,9 +442,7 @@ def test_the_options_of_a_class(
         ("MTL", "use_MTL", False),
     ],
 )
-def test_a_variant_that_is_not_here_is_named(
-    name: str, key: str, value: object, tmp_path: Path
-) -> None:
+def test_a_variant_not_here_is_named(name: str, key: str, value: object, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"{key} must be "):
         imported(made_up(tmp_path, name, **{key: value}))
 

@@ -217,9 +217,7 @@ def test_tables_filter_and_copy_what_is_shown(page: Page) -> None:
     assert len(_column(page, table, 0)) > len(rows)
 
 
-def test_the_browser_of_tasks_shows_the_worst_task_first(
-    page: Page, report: tuple[Path, Report]
-) -> None:
+def test_tasks_begin_with_the_worst(page: Page, report: tuple[Path, Report]) -> None:
     run = report[1].page.runs[0]
     assert run.outcomes is not None
     biased, random = run.outcomes["biased"], run.outcomes["random"]
@@ -290,9 +288,7 @@ def test_figures_show_a_tooltip_and_hide_series(page: Page) -> None:
     chip.click()
 
 
-def test_a_phone_in_the_dark_by_keyboard_and_on_paper(
-    browser: Browser, report: tuple[Path, Report]
-) -> None:
+def test_a_phone_in_the_dark_and_on_paper(browser: Browser, report: tuple[Path, Report]) -> None:
     dark = Opened(browser, report[0], color_scheme="dark", viewport={"width": 390, "height": 800})
     page = dark.page
     page.keyboard.press("Tab")

@@ -261,9 +261,7 @@ def test_random_supports_are_any_images_and_queries_none_of_them(fits_uniform: F
     fits_uniform(Counter(map(tuple, np.sort(tasks.query[on_a & ~lacking] % 6).tolist())), 4)
 
 
-def test_intra_queries_are_uniform_among_those_without_the_attribute(
-    fits_uniform: FitsUniform,
-) -> None:
+def test_intra_queries_are_uniform_among_those_without_it(fits_uniform: FitsUniform) -> None:
     tasks = FewStabSampler(n_way=2, n_shot=2, n_query=3, query="intra").draw(
         pool_of(ALIKE), 6000, SEED
     )
@@ -271,9 +269,7 @@ def test_intra_queries_are_uniform_among_those_without_the_attribute(
     fits_uniform(Counter(map(tuple, np.sort(tasks.query[on_a] % 6).tolist())), 4)
 
 
-def test_inter_queries_are_uniform_among_those_with_anothers_attribute(
-    fits_uniform: FitsUniform,
-) -> None:
+def test_inter_queries_are_uniform_among_those_with_anothers(fits_uniform: FitsUniform) -> None:
     # In tasks on "a0" and "a1", three images of each class have the other's; two have more words,
     # so that "inter-least" would never take both.
     classes = [
@@ -318,9 +314,7 @@ def test_the_defaults_are_the_papers() -> None:
         ("cub", 5, "25d67158a486924200593d32183b5153"),
     ],
 )
-def test_the_defaults_draw_what_they_drew_in_version_0_1(
-    name: str, n_shot: int, digest: str
-) -> None:
+def test_the_defaults_draw_what_they_drew_in_0_1(name: str, n_shot: int, digest: str) -> None:
     tasks = FewStabSampler(n_shot=n_shot).draw(table_pool(name), 500, 5)
     assert tasks.digest.startswith(digest)
 

@@ -117,9 +117,7 @@ def test_classes_are_uniform(fits_uniform: FitsUniform) -> None:
     fits_uniform(Counter(map(tuple, tasks.classes.tolist())), 5 * 4 * 3)
 
 
-def test_attributes_are_uniform_among_those_that_fill_the_support(
-    fits_uniform: FitsUniform,
-) -> None:
+def test_attributes_are_uniform_among_those_that_fill_a_support(fits_uniform: FitsUniform) -> None:
     # "rare" is in one image, too few for two shots; "all" in every image, so not spurious.
     images = ["p q all", "p q all", "r all", "r s all", "s rare all", "all", "all"]
     named = {f"c{c}": [i.replace(" ", f"{c} ") + f"{c}" for i in images] for c in range(3)}

@@ -237,12 +237,10 @@ def test_what_cannot_be_planned_is_refused() -> None:
 
 
 def test_tasks_and_outcomes_must_belong_together() -> None:
-    labels = np.repeat(np.arange(3), 30)
-    pool = ImagePool(tuple(map(str, range(90))), labels, ("a", "b", "c"))
-    tasks = DepletingSampler(n_way=2, n_shot=1, n_query=4).draw(pool, None, 0)
-    predictions = np.zeros(tasks.query.shape, np.int16)
-    pilot = pilot_of(tasks, Outcomes.of(tasks, predictions))
-    assert pilot.accuracies.tolist() == [0.5] * len(tasks)
-    other = DepletingSampler(n_way=2, n_shot=1, n_query=4).draw(pool, None, 1)
-    with pytest.raises(DataError, match="belong to other tasks"):
-        pilot_of(other, Outcomes.of(tasks, predictions))
+    pool = ImagePool(tuple(map(str, range(90))), np.repeat(np.arange(3), 30), ("a", "b", "c"))
+    sampler = DepletingSampler(n_way=2, n_shot=1, n_query=4)
+    tasks, other = (sampler.draw(pool, None, seed) for seed in (0, 1))
+    outcomes = Outcomes.of(tasks, np.zeros(tasks.query.shape, np.int16))
+    assert pilot_of(tasks, outcomes).accuracies.tolist() == [0.5] * len(tasks)
+    with pytest.raises(DataError, match="other tasks"):
+        pilot_of(other, outcomes)

@@ -146,9 +146,7 @@ class TestChoice:
         assert one == self.chosen(tmp_path, n=6, seed=0) != two
         assert len(set(one)) == 6
 
-    def test_class_and_word_narrow_the_choice_among_images_of_the_table(
-        self, tmp_path: Path
-    ) -> None:
+    def test_class_and_word_narrow_the_choice_in_the_table(self, tmp_path: Path) -> None:
         assert self.chosen(tmp_path, n=99) == list(DATASET.keys[10:28])
         chosen = self.chosen(tmp_path, class_name="golden_dog", word="dogs")
         assert chosen == ["1/0.png", "1/1.png", "1/2.png"]
@@ -209,9 +207,7 @@ class TestPicture:
             below = np.asarray(picture)[80:, 20 + 160 + 1 :]
         assert (below == 255).all()
 
-    def test_too_many_for_one_picture(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_too_many_for_a_picture(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pages, "_MOST_IN_A_PICTURE", 17)
         with pytest.raises(OptionError, match=r"18 images are too many .* write page\.html"):
             page(tmp_path / "page.png", n=99)

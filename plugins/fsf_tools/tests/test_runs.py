@@ -64,9 +64,7 @@ def test_a_column_must_exist_even_if_no_run_passes_the_filter(fsf: Fsf) -> None:
 
 
 @pytest.mark.usefixtures("three")
-def test_damaged_runs_are_removed_too(
-    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_runs_go_too(fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     (tmp_path / "runs/b-two/run.json").write_text("{")
     assert fsf("runs", "remove", "b-two", "c").returncode == 130, "it asks, and the answer is no"
