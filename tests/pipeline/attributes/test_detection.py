@@ -265,7 +265,7 @@ class OneForAll(WordSelector):
 def test_answers_that_are_too_few_are_named(workspace: Workspace) -> None:
     with pytest.raises(PluginError, match=r"(?i)'odd': describe .* 6 answers; .* 7, one per item"):
         detect(workspace, type("Odd", (Teller,), {"describe": lambda self, images: ["a"] * 6}))
-    with pytest.raises(PluginError, match=r"(?i)'oneforall': select .* 1 answers; .* 60, one per item"):
+    with pytest.raises(PluginError, match=r"(?i)'oneforall': .* 1 answers; .* 60, one per item"):
         detect(workspace, options={"selector": component(OneForAll)})
 
 
