@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,28 +42,19 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Raises:
         FsfError: the write failed (full disk, no permission); ``path`` is unchanged.
     """
-    temporary: Path | None = None
+    temporary = path.with_name(f"{_PREFIX}{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            dir=path.parent, prefix=f"{_PREFIX}{path.name}.", suffix=".tmp"
-        )
-        os.close(handle)
-        temporary = Path(name)
+        temporary.touch(exist_ok=False)
         yield temporary
         with temporary.open("rb+") as stream:
             os.fsync(stream.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
         temporary.replace(path)
-        temporary = None
     except OSError as error:
         raise explain_os_error(error, path) from error
     finally:
         with suppress(OSError):
-            if temporary is not None:
-                temporary.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def sweep(folder: Path) -> None:

@@ -309,10 +309,7 @@ def _check_several(experiment: Experiment, given: Sequence[int]) -> None:
     settings, seeds = experiment.settings, argument("seeds")
     if not given:
         raise OptionError(f"{seeds} must have at least one seed")
-    if (
-        "training_seed" in experiment.given
-        and experiment.settings_origins["training_seed"] in OVERRIDING
-    ):
+    if "training_seed" in experiment.given and experiment.origins["training_seed"] in OVERRIDING:
         raise OptionError(f"{seeds} sets the training seeds; leave out {argument('training_seed')}")
     if settings.model is not None:
         raise OptionError(
@@ -320,15 +317,11 @@ def _check_several(experiment: Experiment, given: Sequence[int]) -> None:
             f"training seeds; leave out {seeds}, and evaluate the run of each seed"
         )
     if experiment.name:
-        raise OptionError(
-            f"{argument('name', experiment.name)} names one run, and {seeds} makes several; leave "
-            "one out"
-        )
+        name = argument("name", experiment.name)
+        raise OptionError(f"{name} names one run, and {seeds} makes several; leave one out")
     if settings.interval != "student-t":
-        raise OptionError(
-            f"{argument('interval', settings.interval)} is for one model; intervals over seeds "
-            f"are {argument('interval', 'student-t')}"
-        )
+        interval, usual = (argument("interval", one) for one in (settings.interval, "student-t"))
+        raise OptionError(f"{interval} is for one model; intervals over seeds are {usual}")
 
 
 def load_run(run: str | Path, runs_dir: str | Path | None = None) -> Run:

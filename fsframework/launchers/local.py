@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,8 @@ from fsframework.launchers.calls import GRACE, call, reason_of, write_output_to
 __all__ = ["Local"]
 
 _THREADS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
+    *(f"{library}_NUM_THREADS" for library in ("OMP", "MKL", "OPENBLAS", "NUMBA")),
     "VECLIB_MAXIMUM_THREADS",
-    "NUMBA_NUM_THREADS",
 )
 """Variables from which PyTorch, NumPy, SciPy and Numba take their number of threads."""
 _SPAWN = get_context("spawn")
@@ -134,7 +131,7 @@ class _Worker:
 
     def _start(self) -> None:
         self.pipe, other = _SPAWN.Pipe()
-        self.process = _SPAWN.Process(target=_serve, args=(other, os.getpid(), self._logs))
+        self.process = _SPAWN.Process(target=_serve, args=(other, self._logs))
         with _environment(self._variables), _without_main():
             self.process.start()
         other.close()
@@ -176,14 +173,14 @@ def _stop(workers: Sequence[_Worker]) -> None:
         worker.kill()
 
 
-def _serve(pipe: Connection, owner: int, logs: Path) -> None:
+def _serve(pipe: Connection, logs: Path) -> None:
     """Call functions for the owner until it no longer asks: the life of a process."""
     os.setsid()  # a terminal's Ctrl-C is for the owner alone
     log = _log_of(logs, os.getpid())
     write_output_to(log)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    threading.Thread(target=_end_with, args=(owner,), daemon=True).start()
+    threading.Thread(target=_end_with_owner, daemon=True).start()
     try:
         while True:
             function, item = pipe.recv()
@@ -192,10 +189,11 @@ def _serve(pipe: Connection, owner: int, logs: Path) -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-def _end_with(owner: int) -> None:
+def _end_with_owner() -> None:
     """End this process, as SIGTERM does, when the one that started it has ended."""
-    while os.getppid() == owner:
-        time.sleep(1.0)
+    owner = parent_process()
+    assert owner is not None
+    owner.join()
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE)
     os.killpg(0, signal.SIGKILL)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from fsframework._calls import text_of
 from fsframework._digest import digest_of
 from fsframework._files import atomic_write
 from fsframework._reading import read_file
-from fsframework.components.resolution import Component, canonical
+from fsframework.components.resolution import canonical
 from fsframework.errors import FsfError, RecordError, refusal
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.pipeline.cache.workspace import Workspace
@@ -53,7 +53,6 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
         run: name of the run's folder in the folder of runs.
         reused: whether the run was finished before.
         seconds: that it took.
-        machine: where it ran.
         time: of the end, seconds since the epoch.
     """
 
@@ -62,7 +61,6 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     run: str = ""
     reused: bool = False
     seconds: float = 0.0
-    machine: str = ""
     time: float = 0.0
 
 
@@ -259,7 +257,6 @@ def _run(item: Item, session: Session, tell: Callable[[str], None]) -> Ended:
         ended = msgspec.structs.replace(
             ended,
             seconds=round(time.monotonic() - started, 3),
-            machine=socket.gethostname(),
             time=time.time(),
         )
         log.write(**msgspec.structs.asdict(ended))
@@ -374,7 +371,7 @@ def _elsewhere(
     ):
         if isinstance(result, WorkerDied):
             reason = f"{MOST_DEATHS} processes that ran it died; the last one: {result}"
-            result = Ended(status="failed", reason=reason, machine=result.place, time=time.time())
+            result = Ended(status="failed", reason=reason, time=time.time())
             log = _Log(folder.log(items[index].key), lambda text: None)
             log.write(**msgspec.structs.asdict(result))
         yield index, result
@@ -391,23 +388,16 @@ def key_of_experiment(experiment: Experiment, data_fingerprint: str) -> str:
         "experiment",
         fsframework.__version__,
         canonical([options, experiment.name]),
-        [_fingerprint(component) for component in experiment.components()],
-        [data_fingerprint, _weights_of(experiment)],
+        [_or_error(attrgetter("fingerprint"), one) for one in experiment.components()],
+        [data_fingerprint, _or_error(stage_digests, experiment.stages)],
     )[:24]
 
 
-def _weights_of(experiment: Experiment) -> str:
-    """Return what decides the stages besides their options: weights read, code of methods."""
+def _or_error(read: Callable[[Any], Any], of: Any) -> str:
+    """Return what is read as a text, or why it cannot be read, as the run will say."""
     try:
-        return canonical(stage_digests(experiment.stages))
-    except FsfError as error:  # the run will say so
-        return str(error)
-
-
-def _fingerprint(component: Component) -> str:
-    try:
-        return component.fingerprint
-    except (FsfError, OSError) as error:  # a file that is missing: the run will say so
+        return canonical(read(of))
+    except (FsfError, OSError) as error:
         return str(error)
 
 

@@ -133,7 +133,7 @@ def test_completion_imports_no_plugin() -> None:
         "COMP_CWORD='3')\n"
         "from fsframework.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit: pass\n"
-        "print([m for m in sys.modules if m.partition('.')[0] in ('torch', 'stevedore') "
+        "print([m for m in sys.modules if m.partition('.')[0] in ('torch', 'numpy') "
         "or m.startswith('fsf_')])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

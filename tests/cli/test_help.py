@@ -154,7 +154,7 @@ def test_help_imports_neither_a_plugin_nor_what_is_heavy() -> None:
         "try:\n    main()\nexcept SystemExit: pass\n"
         "tops = {m.partition('.')[0] for m in sys.modules}\n"
         "own = {m for m in sys.modules if m.startswith('fsframework.cli.')}\n"
-        "heavy = tops & {'torch', 'numpy', 'rich', 'stevedore', 'cloup'}\n"
+        "heavy = tops & {'torch', 'numpy', 'rich', 'cloup'}\n"
         "print(heavy | {m for m in tops if m.startswith('fsf_')}, sorted(own), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

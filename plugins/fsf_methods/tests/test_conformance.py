@@ -21,7 +21,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "boil": [
         {},
         {"testing": "nil", "batch_norm": "running"},
-        {"first_order": True, "classifier_lr": 0.1, "n_way": 3, "batch_norm": "running"},
+        {"first_order": True, "classifier_lr": 0.1, "n_way": 3},
     ],
     "can": [
         {},

@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from submitit import SlurmExecutor
+from submitit.core.utils import FailedJobError
+
+from fsf_slurm._jobs import STOPPED, Call, JobArray, controller_answers, words_of
 from fsframework.errors import FsfError
 from fsframework.interfaces import Launcher, OptionError, check_at_least
 
@@ -84,8 +88,6 @@ class SlurmLauncher(Launcher):
         self, function: Callable[[Any], Any], items: Sequence[Any], *, name: str, logs: Path
     ) -> Iterator[tuple[int, Any]]:
         """Submit arrays of jobs, one job for each item."""
-        from fsf_slurm._jobs import JobArray
-
         if shutil.which("sbatch") is None:
             raise FsfError(
                 "the command sbatch of Slurm is not found on PATH; start the workers on a machine "
@@ -107,11 +109,6 @@ class SlurmLauncher(Launcher):
         self, function: Callable[[Any], Any], items: Sequence[Any], name: str, folder: Path
     ) -> list[Any]:
         """Submit an array; the file ``stopped`` of its folder will tell jobs not to go on."""
-        from submitit import SlurmExecutor
-        from submitit.core.utils import FailedJobError
-
-        from fsf_slurm._jobs import STOPPED, Call
-
         log = str(folder.parent / f"slurm-{'%A_%a' if len(items) > 1 else '%j'}.%t.out")
         executor = SlurmExecutor(folder=folder, max_num_timeout=self.requeues)
         executor.update_parameters(**self._parameters(name, log))
@@ -194,8 +191,6 @@ def _further(entries: tuple[str, ...]) -> Mapping[str, str | bool]:
 
 def _refusal(text: str) -> FsfError:
     """Return the error for what sbatch wrote: an option does not fit, or nobody answers."""
-    from fsf_slurm._jobs import controller_answers, words_of
-
     if controller_answers():
         return OptionError(f"Slurm refuses the workers: {words_of(text)}")
     return FsfError(f"Slurm cannot be reached: {words_of(text)}")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -145,54 +143,58 @@ def told(tmp_path: Path) -> list[str]:
     path = tmp_path / "told.txt"
     lines = path.read_text().splitlines() if path.exists() else []
     path.unlink(missing_ok=True)
-    return lines
+    # Each process finds the shape of features by a single image.
+    return [line for line in lines if not line.startswith("batch of 1:")]
 
 
-def test_words_of_workers_are_those_of_one_process(
-    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+WORK = {
+    "words": ((*EXTRACT, "words.parquet", *DATA, "--force", "--json"), "065"),
+    "images": (PACK, "050"),
+    "features": (EMBED, "any"),
+}
+"""Commands whose workers divide the images, and the image of which one of them dies."""
+
+
+@pytest.mark.parametrize(
+    "made", ["words", pytest.param("images", marks=pytest.mark.slow), "features"]
+)
+def test_workers_make_what_one_process_makes(
+    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str
 ) -> None:
-    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "other"))
-    assert fsf(*EXTRACT, "alone.parquet", *DATA).returncode == 0
-    calls = told(tmp_path)
-    assert len(calls) == N_IMAGES // 5
-
-    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "fatal.txt").write_text(calls[13].split()[0])
-    done = fsf(*EXTRACT, "shared.parquet", *DATA, *SHARED, "--json")
-    assert done.returncode == 0, done.stderr
+    command, fatal = WORK[made]
+    files, calls = [], []
+    for cache, workers in (("alone", ()), ("shared", SHARED)):
+        monkeypatch.setenv("FSF_CACHE", str(tmp_path / cache))
+        if workers:
+            (tmp_path / "fatal.txt").write_text(fatal)
+        done = fsf(*command, *workers)
+        assert done.returncode == 0, done.stderr
+        files.append((tmp_path / json.loads(done.stdout)["file"]).read_bytes())
+        calls.append(told(tmp_path))
     assert not (tmp_path / "fatal.txt").exists(), "a worker was killed"
-    assert sorted(told(tmp_path)) == sorted(calls), "the same calls, each once"
-    assert json.loads(done.stdout)["reused"] == 0
-    files = [tmp_path / name for name in ("alone.parquet", "shared.parquet")]
-    assert files[0].read_bytes() == files[1].read_bytes()
-    assert not list((tmp_path / "cache" / "shared").glob("*/*"))
-    parts = [path.name for path in (tmp_path / "cache").glob("detections/*/*.jsonl")]
-    assert parts == ["answers.jsonl"]
-
-    again = fsf(*EXTRACT, "again.parquet", *DATA, *SHARED, "--json")
-    assert json.loads(again.stdout)["reused"] == N_IMAGES
-    assert told(tmp_path) == []
+    assert files[0] == files[1]
+    assert set(calls[0]) == set(calls[1]), "the same calls"
+    assert len(calls[1]) - len(calls[0]) <= 10, "only what it had in hand is done again"
+    assert not list((tmp_path / "shared" / "shared").glob("*/*"))
+    assert fsf(*command, *SHARED).returncode == 0
+    assert told(tmp_path) == [], "nothing is left to do"
 
 
 @pytest.mark.slow
 def test_the_process_that_shares_the_work_may_be_killed(fsf: Fsf, tmp_path: Path) -> None:
     arguments = [*EXTRACT, "words.parquet", *DATA, *SHARED]
-    process = subprocess.Popen(
-        [sys.executable, "-c", FEW_ROWS, *arguments], cwd=tmp_path, env=dict(os.environ),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    process = subprocess.Popen([sys.executable, "-c", FEW_ROWS, *arguments], cwd=tmp_path)
     path = tmp_path / "told.txt"
     while not path.exists() or len(path.read_text().splitlines()) < 8:
         assert process.poll() is None
         time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     process.wait()
     done = fsf(*arguments, "-o", "launcher.processes=1")
     assert done.returncode == 0, done.stderr
     counts = Counter(key for line in told(tmp_path) for key in line.split())
     assert len(counts) == N_IMAGES
-    # Its workers end with it; what they had in hand is done again.
-    assert max(counts.values()) <= 2
+    assert max(counts.values()) <= 2, "what its workers had in hand is done again"
     assert len(AttributeTable.load(tmp_path / "words.parquet")) == N_IMAGES
 
 
@@ -206,63 +208,17 @@ main()
 """
 
 
-def test_images_of_workers_are_those_of_one_process(
-    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_finds_features_which_a_method_to_be_trained_does_not_have(
+    fsf: Fsf, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "other"))
-    alone = json.loads(fsf(*PACK).stdout)
-    assert sorted(told(tmp_path)) == [f"{i:03d}" for i in range(N_IMAGES)]
-
-    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "fatal.txt").write_text("050")
-    done = fsf(*PACK, *SHARED)
-    assert done.returncode == 0, done.stderr
-    shared = json.loads(done.stdout)
-    assert shared["decoded_now"] == N_IMAGES
-    counts = Counter(told(tmp_path))
-    assert len(counts) == N_IMAGES
-    # A worker died of image 50; what it had decoded of the block in hand is decoded again.
-    assert {key for key, count in counts.items() if count > 1} <= {
-        f"{i:03d}" for i in range(40, 50)
-    }
-    assert shared["digest"] == alone["digest"]
-    assert Path(shared["file"]).read_bytes() == Path(alone["file"]).read_bytes()
-    assert not list((tmp_path / "cache" / "shared").glob("*/*"))
-    assert json.loads(fsf(*PACK, *SHARED).stdout)["decoded_now"] == 0
-    assert told(tmp_path) == []
-
-
-def batches_told(tmp_path: Path) -> list[str]:
-    """Return what was embedded, but for single images, by which each process finds the shape."""
-    lines = [line for line in told(tmp_path) if line.startswith("batch of ")]
-    return [line for line in lines if not line.startswith("batch of 1:")]
-
-
-def test_features_of_workers_are_those_of_one_process(
-    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "other"))
-    alone = json.loads(fsf(*EMBED).stdout)
-    batches = batches_told(tmp_path)
-    assert alone["shape"] == [N_IMAGES, 4]
-    assert len(set(batches)) == len(batches) == 8
-
-    monkeypatch.setenv("FSF_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "fatal.txt").write_text("batch")
-    done = fsf(*EMBED, *SHARED)
-    assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "fatal.txt").exists(), "a worker was killed"
-    shared = json.loads(done.stdout)
-    assert shared["embedded_now"] == N_IMAGES
-    assert sorted(batches_told(tmp_path)) == sorted(batches), "the same batches, each once"
-    assert Path(shared["file"]).read_bytes() == Path(alone["file"]).read_bytes()
-
+    assert fsf(*EMBED).returncode == 0
+    assert any("batch" in line for line in told(tmp_path))
     run = [*EMBED[2:], "--sampler", "random", "--way", "3", "--shot", "1", "--queries", "2"]
     assert fsf("run", *run, "--tasks", "5").returncode == 0
-    assert batches_told(tmp_path) == [], "a run finds the features"
+    assert told(tmp_path) == []
     refused = fsf(*EMBED, "--method", "protonet", "-o", "training.epochs=1")
     assert refused.returncode == 2
-    assert "protonet is to be trained, and has features only then; train it" in refused.stderr
+    assert "protonet" in refused.stderr
 
 
 def test_what_is_wrong_in_a_shard_is_one_sentence(fsf: Fsf, tmp_path: Path) -> None:
@@ -280,6 +236,7 @@ def test_what_is_wrong_in_a_shard_is_one_sentence(fsf: Fsf, tmp_path: Path) -> N
     assert list(packed["broken"]) == ["070"]
 
 
+@pytest.mark.slow  # tests of sweeps kill every worker, too
 def test_rows_that_kill_every_worker_are_given_up(
     fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,12 +250,6 @@ def test_rows_that_kill_every_worker_are_given_up(
     assert "3 processes that worked on the same 120 images died; the last one: killed by" in told
     (tmp_path / "fatal.txt").unlink()
     assert fsf(*PACK, *SHARED).returncode == 0
-
-
-def test_an_unknown_launcher_is_one_sentence(fsf: Fsf) -> None:
-    done = fsf(*EXTRACT, "words.parquet", *DATA, "--launcher", "nowhere")
-    assert done.returncode == 2
-    assert "nowhere" in done.stderr
 
 
 @pytest.mark.parametrize(
