@@ -37,8 +37,8 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from fsf_backbones import Conv64F
+from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.interfaces import Backbone, Batch, FewShotMethod
-from fsframework.pipeline.learning.memory import keep_freed_memory
 
 __all__ = ["N_QUERY", "SHOT", "WAY", "Case", "Flat", "run", "scikit_learn", "support_labels"]
 

@@ -130,9 +130,9 @@ def decode(files: list[bytes]) -> None:
 def stages() -> list[tuple[str, float, float, float]]:
     """Return by stage the seconds to make it, to check it, and to check it with BLAKE2b."""
     from fsf_backbones import ResNet12
-    from fsframework.pipeline.cache.rows import Rows, records_of
-    from fsframework.pipeline.cache.sealed import load_sealed, save_sealed
-    from fsframework.pipeline.progress import Reporter
+    from fsframework.engine.cache.rows import Rows, records_of
+    from fsframework.engine.cache.sealed import load_sealed, save_sealed
+    from fsframework.engine.progress import Reporter
 
     def blake(rows: np.ndarray) -> None:
         for row in rows:

@@ -23,9 +23,9 @@ from fsf_backbones import ResNet12
 from fsframework.cli.render import print_table
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
-from fsframework.pipeline.learning.evaluation import ImageSource, predict
-from fsframework.pipeline.learning.memory import keep_freed_memory
-from fsframework.pipeline.learning.model import build_model
+from fsframework.engine.learning.evaluation import ImageSource, predict
+from fsframework.engine.learning.memory import keep_freed_memory
+from fsframework.engine.learning.model import build_model
 from fsframework.values import ImagePool, TaskSet
 
 CLASSES, IMAGES, TASKS = 20, 12_000, 3_000

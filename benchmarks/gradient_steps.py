@@ -26,8 +26,8 @@ from training_step import ContiguousConv64F
 
 from fsf_backbones import Conv64F
 from fsf_methods.gradient import ANIL, BOIL, LEO, MAML
+from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.interfaces import Batch, FewShotMethod
-from fsframework.pipeline.learning.memory import keep_freed_memory
 
 WAY, SHOT, N_QUERY, SIZE = 5, 5, 75, 1600
 N_SUPPORT = WAY * SHOT

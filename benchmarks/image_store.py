@@ -28,9 +28,9 @@ from fsf_tools.data.packing import decoding_difference
 from fsframework.cli.render import print_table
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
-from fsframework.pipeline.cache.images import ImageStore
-from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.progress import Reporter
+from fsframework.engine.cache.images import ImageStore
+from fsframework.engine.cache.workspace import Workspace
+from fsframework.engine.progress import Reporter
 
 SIZE, WIDTH, HEIGHT = 84, 500, 375
 QUALITIES = (75, 92)
@@ -46,12 +46,12 @@ FEATURES = """
 import sys
 from pathlib import Path
 import numpy as np
-from fsframework.pipeline.learning.evaluation import ImageSource
-from fsframework.pipeline.cache.images import ImageStore, pixels_of
-from fsframework.pipeline.learning.memory import keep_freed_memory
-from fsframework.pipeline.learning.model import build_model
-from fsframework.pipeline.progress import Reporter
-from fsframework.pipeline.cache.workspace import Workspace
+from fsframework.engine.learning.evaluation import ImageSource
+from fsframework.engine.cache.images import ImageStore, pixels_of
+from fsframework.engine.learning.memory import keep_freed_memory
+from fsframework.engine.learning.model import build_model
+from fsframework.engine.progress import Reporter
+from fsframework.engine.cache.workspace import Workspace
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 keep_freed_memory()

@@ -15,8 +15,8 @@ from _options import positive
 
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
-from fsframework.pipeline.learning.evaluation import ImageSource, predict
-from fsframework.pipeline.learning.model import FewShotModel
+from fsframework.engine.learning.evaluation import ImageSource, predict
+from fsframework.engine.learning.model import FewShotModel
 from fsframework.values import ImagePool, TaskSet
 
 N_TASKS, N_CLASSES, N_PER_CLASS, WIDTH, REPETITIONS = 3000, 20, 600, 640, 5

@@ -23,8 +23,8 @@ from torch.nn import functional
 
 from fsf_backbones import Conv64F
 from fsf_methods.metric import CAN, DN4, R2D2, ProtoNet, RENet
+from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.interfaces import Batch, FewShotMethod
-from fsframework.pipeline.learning.memory import keep_freed_memory
 
 WAY, SHOT, N_QUERY, N_BASE = 5, 5, 75, 64
 MANY = 4

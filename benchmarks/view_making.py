@@ -37,9 +37,9 @@ from fsf_self_supervised.views import (
     SimCLR,
 )
 from fsf_self_supervised.views._color import jittered
+from fsframework.engine.learning.augmentation import augmented
+from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.interfaces import Batch, ViewMaker
-from fsframework.pipeline.learning.augmentation import augmented
-from fsframework.pipeline.learning.memory import keep_freed_memory
 
 N = 128
 Form = Callable[[], object]

@@ -12,8 +12,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from fsframework.components.conversion import describe_type
 from fsframework.components.options import SECTIONS, Option, options_of
-from fsframework.pipeline.experiment.options import ARGUMENTS
-from fsframework.pipeline.experiment.stages import Stage
+from fsframework.engine.options import ARGUMENTS
+from fsframework.engine.stages import Stage
 
 ROOT = Path(__file__).resolve().parents[1]
 

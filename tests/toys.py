@@ -14,8 +14,8 @@ from torch.nn import functional
 from fsframework.components.kinds import kind_of
 from fsframework.components.registry import Plugin
 from fsframework.components.resolution import Component
+from fsframework.engine.progress import Advance, Reporter
 from fsframework.interfaces import Backbone, Batch, Dataset, FewShotMethod
-from fsframework.pipeline.progress import Advance, Reporter
 from fsframework.values import AttributeTable, ImagePool, UInt8Array
 
 

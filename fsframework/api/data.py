@@ -11,19 +11,19 @@ from fsframework.api.components import Component, component
 from fsframework.api.session import open_session
 from fsframework.components.objects import component_of
 from fsframework.components.registry import Registry
-from fsframework.errors import DataError, OptionError
-from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.attributes.detection import Detection
-from fsframework.pipeline.attributes.words import (
+from fsframework.engine.detection import Detection
+from fsframework.engine.options import EMBEDDED, WordChoice, given_tree
+from fsframework.engine.published_counts import SplitCounts, data_problems, split_counts
+from fsframework.engine.tasks import draw_arms
+from fsframework.engine.words import (
     images_with_class_words,
     names_class,
     pool_with_attributes,
     read_attributes,
     without_dropped_words,
 )
-from fsframework.pipeline.experiment.options import EMBEDDED, WordChoice, given_tree
-from fsframework.pipeline.published_counts import SplitCounts, data_problems, split_counts
-from fsframework.pipeline.tasks import draw_arms
+from fsframework.errors import DataError, OptionError
+from fsframework.interfaces.dataset import Dataset
 from fsframework.values import Arms, AttributeTable, ImagePool
 
 __all__ = [

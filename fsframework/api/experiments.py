@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fsframework.api.session import Session, open_session
-from fsframework.pipeline.experiment.configuration import (
+from fsframework.engine.configuration import (
     Experiment,
     resolve_experiment,
 )
-from fsframework.pipeline.experiment.options import given_tree, merged, read_config
-from fsframework.pipeline.progress import Reporter
+from fsframework.engine.options import given_tree, merged, read_config
+from fsframework.engine.progress import Reporter
 
 if TYPE_CHECKING:
     from fsframework.api.arguments import Arguments
@@ -64,7 +64,7 @@ class Description:
         Raises:
             FsfError: the run would stop with this message.
         """
-        from fsframework.pipeline.preparation import prepare
+        from fsframework.engine.preparation import prepare
 
         return prepare(self.experiment, replace(self.session, reporter=Reporter())).notes
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.components.options import Given, plain_tree
+from fsframework.engine.options import given_tree
 from fsframework.errors import OptionError, argument, close_matches
-from fsframework.pipeline.experiment.options import given_tree
 
 __all__ = [
     "Axes",

@@ -11,9 +11,9 @@ import torch
 
 from fsframework.api.components import Component
 from fsframework.api.running import Run
+from fsframework.engine.run import component_record, environment, plugin_records
+from fsframework.engine.session import Session
 from fsframework.errors import RecordError
-from fsframework.pipeline.run import component_record, environment, plugin_records
-from fsframework.pipeline.session import Session
 from fsframework.records import ArmRecord, ImportedRecord, RunRecord
 
 __all__ = ["ArmRecord", "ImportedRecord", "RunRecord", "save_import"]

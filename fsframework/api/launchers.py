@@ -7,9 +7,9 @@ from typing import Any
 
 from fsframework.api.components import component
 from fsframework.api.session import Session
+from fsframework.engine.mapping import MOST_DEATHS, mapped, portable, worker_session
+from fsframework.engine.options import merged
 from fsframework.interfaces.launcher import Launcher
-from fsframework.pipeline.experiment.options import merged
-from fsframework.pipeline.mapping import MOST_DEATHS, mapped, portable, worker_session
 
 __all__ = ["MOST_DEATHS", "mapped", "portable", "without_launcher", "worker_session"]
 

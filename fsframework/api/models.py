@@ -17,15 +17,11 @@ from fsframework.api.data import opened
 from fsframework.api.experiments import describe
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
-from fsframework.errors import DataError, OptionError, RecordError
-from fsframework.interfaces.dataset import Dataset
-from fsframework.interfaces.method import FewShotMethod
-from fsframework.pipeline.cache.images import Pixels, store_of
-from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.experiment.stages import Precision
-from fsframework.pipeline.learning.evaluation import ImageSource, embedded
-from fsframework.pipeline.learning.evaluation import evaluate as evaluate_model
-from fsframework.pipeline.learning.model import (
+from fsframework.engine.cache.images import Pixels, store_of
+from fsframework.engine.configuration import Experiment
+from fsframework.engine.learning.evaluation import ImageSource, embedded
+from fsframework.engine.learning.evaluation import evaluate as evaluate_model
+from fsframework.engine.learning.model import (
     FewShotModel,
     build_model,
     load_header,
@@ -34,9 +30,13 @@ from fsframework.pipeline.learning.model import (
     save_tensors,
     seeded,
 )
-from fsframework.pipeline.learning.scoring import Scorer
-from fsframework.pipeline.learning.training import start_stages
-from fsframework.pipeline.session import Session
+from fsframework.engine.learning.scoring import Scorer
+from fsframework.engine.learning.training import start_stages
+from fsframework.engine.session import Session
+from fsframework.engine.stages import Precision
+from fsframework.errors import DataError, OptionError, RecordError
+from fsframework.interfaces.dataset import Dataset
+from fsframework.interfaces.method import FewShotMethod
 from fsframework.values import (
     ArmOutcomes,
     Arms,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fsframework.errors import OptionError, argument
-from fsframework.interfaces.dataset import Dataset
-from fsframework.pipeline.attributes.detection import Detection
-from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.session import Session
-from fsframework.pipeline.tasks import (
+from fsframework.engine.configuration import Experiment
+from fsframework.engine.detection import Detection
+from fsframework.engine.session import Session
+from fsframework.engine.tasks import (
     candidate_splits,
     check_tasks,
     detection_of,
@@ -18,6 +16,8 @@ from fsframework.pipeline.tasks import (
     pool_of,
     split_of_tasks,
 )
+from fsframework.errors import OptionError, argument
+from fsframework.interfaces.dataset import Dataset
 from fsframework.values import Arms, ImagePool, TaskSet
 
 __all__ = [

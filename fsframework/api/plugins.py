@@ -179,7 +179,7 @@ def check_plugin(
 def _make(registry: Registry, plugin: Plugin, name: str, options: Mapping[str, Any]) -> Make:
     """Return what makes the component to check, of a plugin that is given with its argument."""
     from fsframework.components.resolution import resolve_component
-    from fsframework.pipeline.experiment.options import given_tree
+    from fsframework.engine.options import given_tree
     from fsframework.testing import installed_command
 
     if plugin.kind == "command":

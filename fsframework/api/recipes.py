@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fsframework.components.registry import Registry
-from fsframework.pipeline.experiment.recipes import Recipe, list_recipes, unknown_recipe
+from fsframework.engine.recipes import Recipe, list_recipes, unknown_recipe
 
 __all__ = ["Recipe", "recipes"]
 

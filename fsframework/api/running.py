@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.run_rows import run_options, run_settings
 from fsframework.api.session import Session, open_session
+from fsframework.engine.cache.workspace import Workspace
+from fsframework.engine.configuration import Experiment
+from fsframework.engine.staging import OVERRIDING
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
-from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.experiment.staging import OVERRIDING
 from fsframework.records import (
     RECORD_NAME,
     RunRecord,
@@ -277,7 +277,7 @@ def run_resolved(
         OptionError: there are no seeds, or the experiment cannot have several; the message says
             why.
     """
-    from fsframework.pipeline.run import run_experiment
+    from fsframework.engine.run import run_experiment
 
     if seeds is None:
         result = run_experiment(experiment, session)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fsframework.api.plugins import registry_with
-from fsframework.pipeline.cache.workspace import Workspace
-from fsframework.pipeline.progress import Reporter, usual_reporter
-from fsframework.pipeline.session import Session
+from fsframework.engine.cache.workspace import Workspace
+from fsframework.engine.progress import Reporter, usual_reporter
+from fsframework.engine.session import Session
 
 __all__ = ["Reporter", "Session", "open_session"]
 

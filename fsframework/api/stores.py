@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsframework.api.models import network_of
+from fsframework.engine.cache.images import Broken, ImageStore, image_size, store_of
+from fsframework.engine.cache.rows import Rows, records_of
+from fsframework.engine.cache.sealed import held
+from fsframework.engine.configuration import Experiment, resolve_part
+from fsframework.engine.learning.evaluation import FeatureStore
+from fsframework.engine.preparation import open_source
+from fsframework.engine.session import Session
+from fsframework.engine.tasks import candidate_splits
 from fsframework.errors import OptionError, argument
-from fsframework.pipeline.cache.images import Broken, ImageStore, image_size, store_of
-from fsframework.pipeline.cache.rows import Rows, records_of
-from fsframework.pipeline.cache.sealed import held
-from fsframework.pipeline.experiment.configuration import Experiment, resolve_part
-from fsframework.pipeline.learning.evaluation import FeatureStore
-from fsframework.pipeline.preparation import open_source
-from fsframework.pipeline.session import Session
-from fsframework.pipeline.tasks import candidate_splits
 
 __all__ = [
     "Broken",

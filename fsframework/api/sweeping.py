@@ -25,8 +25,8 @@ from fsframework.api.launchers import without_launcher
 from fsframework.api.running import Run, Runs
 from fsframework.api.session import Session, open_session
 from fsframework.api.sweeps import Result, Sweep, check_options, planned_over, sweep_of
+from fsframework.engine.options import ARGUMENTS, LISTS, SEEDS, check_keys
 from fsframework.errors import OptionError, argument
-from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, SEEDS, check_keys
 from fsframework.values import html_table, text_table
 
 __all__ = ["Finished", "SweepRow", "plan_sweep", "sweep"]

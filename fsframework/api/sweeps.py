@@ -16,9 +16,7 @@ from fsframework.api.experiments import Experiment, merged, resolved
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session
-from fsframework.errors import FsfError, OptionError, argument
-from fsframework.interfaces.launcher import Launcher
-from fsframework.pipeline.sweep import (
+from fsframework.engine.sweep import (
     Ended,
     Item,
     SweepFolder,
@@ -26,6 +24,8 @@ from fsframework.pipeline.sweep import (
     key_of_experiment,
     run_items,
 )
+from fsframework.errors import FsfError, OptionError, argument
+from fsframework.interfaces.launcher import Launcher
 from fsframework.records import RunRecord
 
 __all__ = [

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fsframework.api.session import Session
+from fsframework.engine.configuration import Experiment
+from fsframework.engine.learning.history import write_tensorboard
+from fsframework.engine.learning.model import FewShotModel, resolve_device, save_tensors
+from fsframework.engine.learning.training import Trained
+from fsframework.engine.lineage import seen_by, under_test
+from fsframework.engine.preparation import open_source, pixel_notes
+from fsframework.engine.tasks import fitted_training
+from fsframework.engine.training_job import TrainingJob
 from fsframework.errors import OptionError
-from fsframework.pipeline.experiment.configuration import Experiment
-from fsframework.pipeline.learning.history import write_tensorboard
-from fsframework.pipeline.learning.model import FewShotModel, resolve_device, save_tensors
-from fsframework.pipeline.learning.training import Trained
-from fsframework.pipeline.lineage import seen_by, under_test
-from fsframework.pipeline.preparation import open_source, pixel_notes
-from fsframework.pipeline.tasks import fitted_training
-from fsframework.pipeline.training_job import TrainingJob
 from fsframework.records import DataRecord, Epoch
 
 __all__ = ["Epoch", "TrainedModel", "save_tensors", "train_experiment", "write_tensorboard"]

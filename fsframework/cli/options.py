@@ -28,8 +28,8 @@ from fsframework.components.options import (
 from fsframework.errors import OptionError
 
 if TYPE_CHECKING:
-    from fsframework.pipeline.experiment.configuration import Experiment
-    from fsframework.pipeline.session import Session
+    from fsframework.engine.configuration import Experiment
+    from fsframework.engine.session import Session
 
 __all__ = [
     "CONFIGURATION",
@@ -159,7 +159,7 @@ _OF_COMMANDS = {one.flag: one for one in options_of(_OfCommands).values()}
 def _shared_options() -> Mapping[str, Option]:
     """Return all shared options by flag, in the order of the help."""
     # Imported late: many commands have no option of a run.
-    from fsframework.pipeline.experiment.options import ARGUMENTS
+    from fsframework.engine.options import ARGUMENTS
 
     return {one.flag: one for one in ARGUMENTS.values() if one.section} | _OF_COMMANDS
 
@@ -392,7 +392,7 @@ def tree_of(
     Raises:
         OptionError: an ``-o`` without ``=``; or the file is wrong.
     """
-    from fsframework.pipeline.experiment.options import (
+    from fsframework.engine.options import (
         ARGUMENTS,
         given_tree,
         merged,

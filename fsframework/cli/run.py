@@ -13,7 +13,7 @@ from fsframework.cli.options import (
     flat_options,
     shared,
 )
-from fsframework.pipeline.experiment.options import OF_RUN
+from fsframework.engine.options import OF_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

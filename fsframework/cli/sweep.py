@@ -18,8 +18,8 @@ from fsframework.cli.options import (
     shared,
     tree_of,
 )
+from fsframework.engine.options import ARGUMENTS, LISTS, OF_RUN
 from fsframework.errors import FsfError
-from fsframework.pipeline.experiment.options import ARGUMENTS, LISTS, OF_RUN
 
 if TYPE_CHECKING:
     from fsframework.api.sweeping import Finished

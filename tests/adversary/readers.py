@@ -30,10 +30,10 @@ from fsf_statistics.accuracies import Reading, read_accuracies
 from fsf_statistics.ranking import read_columns
 from fsf_timm._weights import read_tensors
 from fsframework.components.registry import Registry
+from fsframework.engine.learning.model import load_tensors, save_tensors
+from fsframework.engine.options import read_config
+from fsframework.engine.words import read_attributes
 from fsframework.interfaces import DataError, Dataset
-from fsframework.pipeline.attributes.words import read_attributes
-from fsframework.pipeline.experiment.options import read_config
-from fsframework.pipeline.learning.model import load_tensors, save_tensors
 from fsframework.records import RunRecord
 from fsframework.values import (
     AccuracyOutcomes,

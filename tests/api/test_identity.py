@@ -12,7 +12,7 @@ import pytest
 
 import fsframework as fsf
 from fsframework.components.resolution import differing
-from fsframework.pipeline.experiment.stages import Stage
+from fsframework.engine.stages import Stage
 
 PACKAGE = {
     "__init__.py": """

@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 import fsframework as fsf_api
 from fsf_backbones import ResNet18, ResNet50
 from fsf_timm import Timm
+from fsframework.engine.cache.images import image_size
 from fsframework.interfaces import Preprocessing
-from fsframework.pipeline.cache.images import image_size
 from tests.conftest import Fsf
 
 QUICK = (

@@ -14,7 +14,7 @@ from torch import Tensor
 import fsframework as fsf
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
-from fsframework.pipeline.learning.evaluation import ImageSource, predict
+from fsframework.engine.learning.evaluation import ImageSource, predict
 from fsframework.values import AttributeTable, ImagePool, Outcomes
 from tests.integration.test_instrument import SIZE, Bench, bench
 

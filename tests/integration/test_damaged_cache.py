@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from fsframework.pipeline.learning import training
+from fsframework.engine.learning import training
 from tests.conftest import Fsf
 
 RUN = (

@@ -11,7 +11,7 @@ import yaml
 from torch.nn import functional
 
 from fsf_importing.libfewshot import LibFewShot
-from fsframework.pipeline.learning.model import load_tensors
+from fsframework.engine.learning.model import load_tensors
 from fsframework.records import ImportedRecord, RunRecord
 
 MEAN = torch.tensor([120.39586422, 115.59361427, 104.54012653]) / 255

@@ -17,10 +17,10 @@ from torch import Tensor
 import fsframework as fsf
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
+from fsframework.engine.learning.evaluation import ImageSource, predict
+from fsframework.engine.learning.model import FewShotModel
+from fsframework.engine.tasks import placebo
 from fsframework.interfaces import Backbone, FewShotMethod
-from fsframework.pipeline.learning.evaluation import ImageSource, predict
-from fsframework.pipeline.learning.model import FewShotModel
-from fsframework.pipeline.tasks import placebo
 from fsframework.values import ArmOutcomes, Arms, Contrast, Estimate, ImagePool, Outcomes, TaskSet
 
 SIZE, MARGIN = 42, 6

@@ -12,10 +12,10 @@ import torch
 
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
-from fsframework.pipeline.experiment.stages import Stage
-from fsframework.pipeline.learning import training
-from fsframework.pipeline.learning.model import FewShotModel, build_model
-from fsframework.pipeline.learning.training import EPISODES, Split, Trained, Training, train
+from fsframework.engine.learning import training
+from fsframework.engine.learning.model import FewShotModel, build_model
+from fsframework.engine.learning.training import EPISODES, Split, Trained, Training, train
+from fsframework.engine.stages import Stage
 from tests.toys import Blobs, Counting, Killed, TinyBackbone, component
 
 SHORT = Stage(epochs=1, steps=3, validation_tasks=2, n_query=2, batch_size=6)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from fsframework.pipeline.tasks import placebo
+from fsframework.engine.tasks import placebo
 from fsframework.values import TaskSet
 from tests.conftest import Fsf
 

@@ -15,9 +15,9 @@ from fsf_methods.interventional import IFSL
 from fsf_methods.metric import MatchingNet
 from fsf_methods.transfer import NCC, Baseline, FineTune
 from fsframework.components.registry import Registry
+from fsframework.engine.configuration import resolve_experiment
+from fsframework.engine.options import given_tree
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
-from fsframework.pipeline.experiment.configuration import resolve_experiment
-from fsframework.pipeline.experiment.options import given_tree
 from plugins.fsf_methods.tests.toys import built as made
 from plugins.fsf_methods.tests.toys import episode
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import fsframework as fsf
+from fsframework.engine.preparation import stage_digests
+from fsframework.engine.stages import Stage
 from fsframework.errors import DataError, OptionError
-from fsframework.pipeline.experiment.stages import Stage
-from fsframework.pipeline.preparation import stage_digests
 
 DATA = {"name": "planted", "size": 32, "n_per_class": 8}
 SMALL: dict[str, Any] = {

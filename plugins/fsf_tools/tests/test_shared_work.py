@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fsf_tools import sharing
-from fsframework.pipeline.cache import images
+from fsframework.engine.cache import images
 from fsframework.values import AttributeTable
 from tests.conftest import Fsf
 

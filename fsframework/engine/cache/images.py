@@ -1,0 +1,391 @@
+"""Pixels: decoded and resized once into one array on disk per size, then read from there.
+
+Does not import torch, so that packing a large data set needs little memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from fsframework.engine.cache.rows import Records, Rows, records_of
+from fsframework.engine.cache.workspace import Workspace
+from fsframework.engine.progress import Reporter
+from fsframework.errors import DataError, argument
+from fsframework.interfaces.dataset import Dataset, Decoding
+from fsframework.values import BoolArray, IntArray, UInt8Array, demand_disk, digest_of
+
+if TYPE_CHECKING:
+    from fsframework.components.resolution import Component
+    from fsframework.interfaces.backbone import Preprocessing
+
+__all__ = [
+    "Broken",
+    "ImageStore",
+    "PixelSource",
+    "Pixels",
+    "Readable",
+    "image_size",
+    "known_digest",
+    "pixels_of",
+    "store_of",
+    "without_broken",
+]
+
+Broken = Literal["fatal", "skip"]
+"""How an image that cannot be decoded is treated: as an error, or left out."""
+
+_IMAGES_A_BLOCK, _BYTES_A_BLOCK = 256, 32 << 20
+"""Limits of a decoded block: the smaller applies."""
+_BROKEN = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+"""Both halves of the digest of an image that cannot be decoded."""
+_UNSEEN = _BROKEN
+"""Stands for the state of a file that this process has not looked at."""
+
+
+def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | None) -> int:
+    """Return the image size to use: as requested, else the data's native size or the backbone's.
+
+    The size of a backbone with a binding size takes precedence over the data's.
+    """
+    own = None if preprocessing.binding else dataset.native_size
+    return wanted or own or preprocessing.size
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Some images of a store, in any order; reading returns fresh arrays.
+
+    Args:
+        rows: int64 ``(n,)``, the row of the store that each image is in.
+        digest: digest of the images' pixels.
+        reporter: is told of damaged rows.
+    """
+
+    store: ImageStore
+    rows: IntArray
+    digest: str
+    reporter: Reporter = field(default_factory=Reporter)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """``(n, size, size, 3)``."""
+        return (len(self.rows), self.store.size, self.store.size, 3)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: slice | IntArray) -> UInt8Array:
+        return self.store.read(self.rows[index], self.reporter)
+
+
+PixelSource = UInt8Array | Pixels
+"""Images uint8 ``(n, H, W, 3)``, read by index: an array, or on disk."""
+
+
+@dataclass(frozen=True)
+class ImageStore:
+    """The decoded images of a data set at one size: one row per image, filled when first needed.
+
+    Args:
+        identity: identity of what made ``dataset``; see ``store_of``.
+        size: height and width in pixels.
+        decoding: ``exact``, or ``scaled`` to let a decoder skip detail that the size cannot show.
+    """
+
+    dataset: Dataset
+    identity: str
+    size: int
+    interpolation: str
+    decoding: Decoding
+    workspace: Workspace
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of what the images depend on."""
+        described = f"{self.size} {self.interpolation} {self.decoding}"
+        return digest_of("images", self.identity, self.dataset.pixels_fingerprint, described)
+
+    @cached_property
+    def _rows(self) -> Rows:
+        folder = self.workspace.cache / "images" / self.key[:24]
+        return Rows(folder, (len(self), self.size, self.size, 3), np.uint8, "images")
+
+    @property
+    def path(self) -> Path:
+        """The NumPy file of uint8 ``(n, size, size, 3)``; its rows are those of the data set."""
+        return self._rows.path
+
+    def __len__(self) -> int:
+        return len(self.dataset.keys)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes per image."""
+        return self.size * self.size * 3
+
+    def broken(self, rows: IntArray | None = None) -> dict[int, str]:
+        """Return which of some rows cannot be decoded, and the reasons; by default of all rows."""
+        rows = np.arange(len(self)) if rows is None else np.unique(rows)
+        known = self._rows.records(Reporter())[rows]
+        return {int(row): self._reason(int(row)) for row in rows[_are_broken(known)]}
+
+    def _reason(self, row: int) -> str:
+        try:
+            self._images(np.array([row]))
+        except DataError as error:
+            return str(error)
+        return f"{self.dataset.keys[row]}: could not be read when it was first decoded"
+
+    def fill(
+        self, rows: IntArray, broken: Broken, label: str, reporter: Reporter, *, alone: bool = True
+    ) -> None:
+        """Decode the missing rows in blocks.
+
+        Args:
+            alone: whether other processes wait meanwhile; if not, they decode other rows.
+
+        Raises:
+            DataError: an image cannot be read and ``broken`` is not ``skip``; the message names it.
+            FsfError: the disk is full or cannot be written to.
+        """
+        rows = np.unique(rows)
+        missing = functools.partial(self.missing, rows, broken, reporter)
+        self.demand_disk(missing(), reporter)
+        make = functools.partial(self._made, broken, reporter)
+        stage = (label, len(rows))
+        self._rows.fill(missing, make, self.images_a_block, stage, reporter, alone=alone)
+
+    def demand_disk(self, rows: IntArray, reporter: Reporter) -> None:
+        """Check that those of some rows that are not on disk have space there.
+
+        Raises:
+            FsfError: there is too little.
+        """
+        new = len(self.undecoded(rows, reporter))
+        demand_disk(
+            new * self.row_bytes,
+            self._rows.folder,
+            f"{new:,} images of {self.size} x {self.size} pixels",
+            f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
+        )
+
+    def undecoded(self, rows: IntArray, reporter: Reporter) -> IntArray:
+        """Return the rows that are not on disk; the files of others may have been edited since."""
+        return self._rows.missing(rows, reporter)
+
+    def missing(self, rows: IntArray, broken: Broken, reporter: Reporter) -> IntArray:
+        """Return the rows still to be decoded; broken ones may have been repaired since.
+
+        An image is also decoded again if its file may have been edited.
+        """
+        records = self._rows.records(reporter)[rows]
+        missing: BoolArray = records["check"] == 0
+        missing |= (records["state"] != 0) & (records["state"] != self._states(rows))
+        if broken == "fatal":
+            missing |= _are_broken(records)
+        return rows[missing]
+
+    def read(self, rows: IntArray, reporter: Reporter) -> UInt8Array:
+        """Return filled rows, uint8 ``(k, size, size, 3)``, in any order.
+
+        Each is checked before its first use, and decoded again if it is damaged.
+
+        Raises:
+            DataError: the file of a damaged row has changed since it was decoded.
+        """
+        if self._rows.damaged(rows, reporter).size:
+            known, stage = self.digest(rows, reporter), ("images", len(np.unique(rows)))
+            damaged = functools.partial(self._rows.damaged, rows, Reporter())
+            make = functools.partial(self._made, "fatal", reporter)
+            self._rows.fill(damaged, make, self.images_a_block, stage, reporter)
+            if known != self.digest(rows, reporter):
+                raise DataError(
+                    f"{self._rows.folder}: images have changed since they were decoded; run the "
+                    "same command again"
+                )
+        return self._rows.read(rows)
+
+    def digest(self, rows: IntArray, reporter: Reporter) -> str:
+        """Return a digest of the pixels of some rows, the same on every machine."""
+        return digest_of("pixels", self._rows.records(reporter)["digest"][rows])
+
+    def _made(
+        self, broken: Broken, reporter: Reporter, rows: IntArray
+    ) -> tuple[UInt8Array, Records]:
+        before = self._rows.records(reporter)[rows]
+        pixels, undecodable = self._decoded(rows, broken)
+        records = records_of(pixels)
+        records["digest"][undecodable] = _BROKEN
+        records["state"] = self._states(rows)
+        known = (before["check"] != 0) & ~_are_broken(before)
+        if (known & (before["digest"] != records["digest"]).any(axis=1)).any():
+            reporter.note(
+                "cached images have changed since they were decoded, although size and time of "
+                "their files are the same; what was computed from the old pixels is computed again"
+            )
+        return pixels, records
+
+    @property
+    def images_a_block(self) -> int:
+        """Images that are decoded together."""
+        return max(1, min(_IMAGES_A_BLOCK, _BYTES_A_BLOCK // self.row_bytes))
+
+    def _states(self, rows: IntArray) -> npt.NDArray[np.uint64]:
+        """Return a hash of the state of each image's file, as this process first saw it."""
+        known = self._known
+        new = rows[known[rows] == _UNSEEN]
+        known[new] = [
+            xxhash.xxh3_64_intdigest(state.encode()) if state else 0
+            for state in self.dataset.local_states(new)
+        ]
+        return known[rows]
+
+    @cached_property
+    def _known(self) -> npt.NDArray[np.uint64]:
+        return np.full(len(self), _UNSEEN)
+
+    def _decoded(self, block: IntArray, broken: Broken) -> tuple[UInt8Array, list[int]]:
+        """Return the pixels of some images, and the places of those that cannot be decoded."""
+        try:
+            return self._images(block), []
+        except DataError as error:
+            if broken == "fatal":
+                raise DataError(
+                    f"{error}; {argument('broken', 'skip')} leaves out images that cannot be read"
+                ) from error
+        pixels = np.zeros((len(block), self.size, self.size, 3), np.uint8)
+        undecodable = []
+        for place in range(len(block)):
+            try:
+                pixels[place] = self._images(block[place : place + 1])[0]
+            except DataError:
+                undecodable.append(place)
+        return pixels, undecodable
+
+    def _images(self, block: IntArray) -> UInt8Array:
+        made = self.dataset.images if self.decoding == "exact" else self.dataset.scaled_images
+        try:
+            found = np.ascontiguousarray(made(block, self.size, self.interpolation))
+        except OSError as error:
+            # The error concerns a file being read, not the one being written.
+            raise DataError(str(error)) from error
+        wanted = (len(block), self.size, self.size, 3)
+        if found.dtype != np.uint8 or found.shape != wanted:
+            raise DataError(
+                f"{type(self.dataset).__name__}: images must be uint8 of shape {wanted}, not "
+                f"{found.dtype} of {found.shape}"
+            )
+        return found
+
+
+def _are_broken(records: Records) -> BoolArray:
+    """Return which records mark images that cannot be decoded."""
+    broken: BoolArray = (records["digest"] == _BROKEN).all(axis=1)
+    return broken
+
+
+class Readable(Dataset):
+    """A data set without the images that cannot be decoded.
+
+    Args:
+        original: the whole data set.
+        rows: int64 ``(n,)``, the indices of ``original`` that are kept, ascending.
+    """
+
+    def __init__(self, original: Dataset, rows: IntArray) -> None:
+        self.original, self.rows = original, rows
+        self.native_size, self.about = original.native_size, original.about
+        self.keys = tuple(original.keys[i] for i in rows)
+        self.labels = original.labels[rows]
+        self.class_names, self.splits = original.class_names, original.splits
+        columns = original.metadata.items()
+        self.metadata = {name: tuple(column[i] for i in rows) for name, column in columns}
+        self.fingerprint = digest_of("readable", original.fingerprint, rows)
+
+    def image(self, index: int) -> UInt8Array:
+        """Return one image, RGB uint8 ``(H, W, 3)``."""
+        return self.original.image(int(self.rows[index]))
+
+    def images(
+        self, indices: Sequence[int] | IntArray, size: int, interpolation: str = "bilinear"
+    ) -> UInt8Array:
+        """Return images resized to a square, RGB uint8 ``(n, size, size, 3)``."""
+        return self.original.images(self.rows[np.asarray(indices)], size, interpolation)
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the data, one sentence each."""
+        return self.original.problems()
+
+
+def without_broken(
+    store: ImageStore, splits: Iterable[str], reporter: Reporter
+) -> tuple[Dataset, dict[int, str]]:
+    """Decode some splits; return the data set without undecodable images, and these."""
+    rows = np.unique(np.concatenate([store.dataset.split_indices(split) for split in splits]))
+    store.fill(rows, "skip", "images", reporter)
+    broken = store.broken(rows)
+    if not broken:
+        return store.dataset, {}
+    kept = np.setdiff1d(np.arange(len(store)), np.fromiter(broken, np.int64, len(broken)))
+    return Readable(store.dataset, kept), broken
+
+
+def store_of(
+    component: Component,
+    dataset: Dataset,
+    size: int,
+    interpolation: str,
+    decoding: Decoding,
+    workspace: Workspace,
+) -> ImageStore:
+    """Return the store of the images of a data set.
+
+    Args:
+        component: made ``dataset``; its code counts, and its options too unless the data set
+            overrides ``pixels_fingerprint``.
+    """
+    if type(dataset).pixels_fingerprint is not Dataset.pixels_fingerprint:
+        component = dataclasses.replace(component, options={})
+    return ImageStore(dataset, component.fingerprint, size, interpolation, decoding, workspace)
+
+
+def pixels_of(store: ImageStore, dataset: Dataset, split: str, reporter: Reporter) -> Pixels:
+    """Return the images of a split in the order of its pool, decoding missing ones.
+
+    Args:
+        dataset: the store's data set, or the result of ``without_broken``.
+
+    Raises:
+        DataError: an image cannot be read; the message names it.
+    """
+    rows = _rows_of(dataset, split)
+    store.fill(rows, "fatal", f"images of {split}", reporter)
+    return Pixels(store, rows, store.digest(rows, reporter), reporter)
+
+
+def known_digest(store: ImageStore, dataset: Dataset, split: str, reporter: Reporter) -> str | None:
+    """Return the digest of the images of a split if all have been decoded, else ``None``.
+
+    Those whose files may have been edited since are decoded again.
+    """
+    rows = _rows_of(dataset, split)
+    if not store.undecoded(rows, reporter).size:
+        store.fill(rows, "fatal", f"images of {split}", reporter)
+        return store.digest(rows, reporter)
+    return None
+
+
+def _rows_of(dataset: Dataset, split: str) -> IntArray:
+    """Return the rows of the store that hold the images of a split."""
+    rows = dataset.split_indices(split)
+    return dataset.rows[rows] if isinstance(dataset, Readable) else rows

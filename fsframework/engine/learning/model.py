@@ -1,0 +1,311 @@
+"""A backbone and a method as one module, which is trained, saved and evaluated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as safetensors_bytes
+from torch import Tensor, nn
+
+from fsframework._calls import checked
+from fsframework._files import atomic_write
+from fsframework._reading import check_file, parse_json
+from fsframework.components.resolution import Component
+from fsframework.engine.learning.augmentation import augmented
+from fsframework.engine.stages import Precision
+from fsframework.errors import DataError, OptionError, RecordError, argument
+from fsframework.interfaces.backbone import Backbone
+from fsframework.interfaces.method import FewShotMethod
+from fsframework.records import RunRecord
+from fsframework.values import UInt8Array, digest_of
+
+__all__ = [
+    "WEIGHTS_NAME",
+    "FewShotModel",
+    "build_model",
+    "load_header",
+    "load_tensors",
+    "lowered",
+    "pixels_to",
+    "reseed",
+    "resolve_device",
+    "save_tensors",
+    "seeded",
+    "weights_digest",
+    "weights_from",
+    "weights_of_run",
+]
+
+WEIGHTS_NAME = "weights.safetensors"
+
+
+def resolve_device(wanted: str) -> torch.device:
+    """Return the device of a name; ``auto`` is the first GPU, else the CPU.
+
+    Raises:
+        OptionError: the name is not a device, or this machine does not have it.
+    """
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise OptionError(
+            f"{argument('device', wanted)}: unknown device; use auto, cpu, cuda, cuda:N or mps"
+        ) from None
+    counts = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    count = counts.get(device.type, 1)
+    if (device.index or 0) >= count:
+        raise OptionError(
+            f"{argument('device', wanted)}: this machine has {count} {device.type} devices that "
+            f"PyTorch {torch.__version__} can use; use {argument('device', 'cpu')}"
+        )
+    return device
+
+
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def lowered(device: torch.device, precision: Precision) -> torch.autocast:
+    """Return a context in which convolutions and products use a precision."""
+    dtype = _DTYPES.get(precision, torch.bfloat16)
+    return torch.autocast(device.type, dtype, enabled=precision != "fp32")
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Run a block with PyTorch's random numbers set by a seed, then restore the old state.
+
+    This avoids ``torch.manual_seed``, which without a GPU queues a call for one every time, with a
+    trace of the whole stack, and takes longer than scoring a batch of tasks.
+    """
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        reseed(seed, device)
+        yield
+
+
+def reseed(seed: int, device: torch.device) -> None:
+    """Set PyTorch's random numbers by a seed, within ``seeded``."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
+class FewShotModel(nn.Module):
+    """Pixels in, items out; scores are the method's.
+
+    Args:
+        backbone: its maps, or their pooled vectors, are the items, unless the method
+            ``consumes`` images and runs the backbone itself. The method then holds it, as one
+            that ``trains_on_images`` does.
+        size: height and width of the images in pixels.
+        n_base_classes: classes of the training split, 0 without training.
+    """
+
+    mean: Tensor
+    std: Tensor
+    embedding_identity: str
+    """Identifies what, besides the weights, determines an image's embedded item."""
+
+    preprocessing_identity: str
+    """Identifies the preparation of an image for the backbone."""
+
+    def __init__(
+        self, backbone: Backbone, method: FewShotMethod, size: int, n_base_classes: int
+    ) -> None:
+        super().__init__()
+        self.method = method
+        self.size = size
+        self.interpolation = backbone.preprocessing.interpolation
+        self.embedding_identity = ""
+        self._sees_images = method.consumes == "images"
+        # In a tuple, so that PyTorch does not count it twice where the method holds it.
+        self._extractor = (backbone,)
+        if not (self._sees_images or method.trains_on_images):
+            self.backbone = backbone
+        pre = backbone.preprocessing
+        self.preprocessing_identity = f"{size} {pre.interpolation} {pre.mean} {pre.std}"
+        self.register_buffer("mean", 255 * torch.tensor(pre.mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", 255 * torch.tensor(pre.std).view(3, 1, 1), persistent=False)
+        method.build(self._item_shape(backbone), n_base_classes, backbone)
+
+    def _item_shape(self, backbone: Backbone) -> tuple[int, ...]:
+        if self._sees_images:
+            return (3, self.size, self.size)
+        training = backbone.training
+        backbone.eval()
+        with torch.no_grad():
+            shape = self.items(torch.zeros(1, self.size, self.size, 3, dtype=torch.uint8)).shape
+        backbone.train(training)
+        return tuple(shape[1:])
+
+    @property
+    def has_features(self) -> bool:
+        """Whether what ``scores`` sees is computed once per image, without pixels in every task."""
+        return self.method.consumes != "images" or self.method.embeds_images
+
+    @property
+    def extractor(self) -> Backbone:
+        """The backbone, whether this module or the method holds it."""
+        return self._extractor[0]
+
+    def images(self, pixels: Tensor, augment: Sequence[str] = ()) -> Tensor:
+        """Map uint8 images ``(n, H, W, 3)`` to normalised float images ``(n, 3, H, W)``.
+
+        Args:
+            augment: augmentations of each image; see ``learning.augmentation``.
+        """
+        return self.normalised(self.plain(pixels, augment))
+
+    def plain(self, pixels: Tensor, augment: Sequence[str] = ()) -> Tensor:
+        """Map uint8 images ``(n, H, W, 3)`` to float ones ``(n, 3, H, W)`` of values in 0..255."""
+        # Moving the channels is free and leaves the tensor in the channels-last memory format.
+        images = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)
+        return augmented(images, augment) if augment else images
+
+    def normalised(self, images: Tensor) -> Tensor:
+        """Normalise float images ``(n, 3, H, W)`` of values in 0..255."""
+        return (images - self.mean) / self.std
+
+    def normalises_as(self, other: FewShotModel) -> bool:
+        """Return whether another model expects the same normalised images."""
+        pairs = (model.extractor.preprocessing for model in (self, other))
+        (mean, std), expected = ((one.mean, one.std) for one in pairs)
+        return (mean, std) == expected
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Map normalised images ``(n, 3, H, W)`` to items ``(n, *item)``."""
+        if self._sees_images:
+            return images
+        if self.method.consumes == "vectors":
+            return self.extractor.encode(images)
+        maps: Tensor = self.extractor(images)
+        return checked(self.extractor, "forward", maps, Tensor)
+
+    def items(self, pixels: Tensor) -> Tensor:
+        """Map uint8 images ``(n, H, W, 3)`` to items ``(n, *item)``."""
+        return self.encode(self.images(pixels))
+
+    def weights_digest(self) -> str:
+        """Digest of every parameter and buffer that is saved."""
+        return weights_digest(self.state_dict())
+
+
+def weights_digest(state: Mapping[str, Tensor]) -> str:
+    """Return the digest of the tensors of a model, by their names."""
+    parts = [np.ascontiguousarray(state[k].detach().cpu().numpy()) for k in sorted(state)]
+    return digest_of("weights", sorted(state), *parts)
+
+
+def build_model(
+    backbone: Component,
+    method: Component,
+    size: int,
+    n_base_classes: int,
+    seed: int,
+    *,
+    pretrained: bool = True,
+    offline: bool = False,
+) -> FewShotModel:
+    """Create a model whose initial weights depend only on the seed and the pretrained weights.
+
+    Args:
+        pretrained: load the backbone's pretrained weights, if it has any; ``False`` where all
+            weights will be replaced.
+        offline: make no network call.
+
+    Raises:
+        DataError: the pretrained weights are missing, cannot be read or do not fit.
+    """
+    with seeded(seed, torch.device("cpu")):
+        extractor: Backbone = backbone.create()
+        if pretrained:
+            extractor.load_pretrained(offline=offline)
+        model = FewShotModel(extractor, method.create(), size, n_base_classes)
+    # Methods that embed nothing share the features of their backbone.
+    plain = type(model.method).embed is FewShotMethod.embed
+    model.embedding_identity = digest_of(
+        backbone.fingerprint, model.method.consumes, "" if plain else method.fingerprint
+    )
+    return model
+
+
+def pixels_to(pixels: UInt8Array, device: torch.device) -> Tensor:
+    """Move uint8 images ``(n, H, W, 3)`` to a device."""
+    return torch.from_numpy(pixels).to(device, non_blocking=True)
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, object]) -> None:
+    """Write tensors and a JSON header as safetensors, atomically."""
+    # Copies, since safetensors refuses tensors that share their memory.
+    ready = {k: v.detach().to("cpu", copy=True).contiguous() for k, v in tensors.items()}
+    atomic_write(path, safetensors_bytes(ready, metadata={"fsframework": json.dumps(header)}))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """Read what ``save_tensors`` wrote.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    try:
+        check_file(path)
+        with safe_open(path, framework="pt") as file:
+            header = parse_json((file.metadata() or {}).get("fsframework", "{}"))
+            return {key: file.get_tensor(key) for key in file.keys()}, header  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as weights ({reason})") from None
+
+
+def load_header(path: Path) -> dict[str, Any]:
+    """Read only the header of what ``save_tensors`` wrote.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    try:
+        check_file(path)
+        with safe_open(path, framework="pt") as file:
+            found: dict[str, Any] = parse_json((file.metadata() or {}).get("fsframework", "{}"))
+            return found
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read as weights ({reason})") from None
+
+
+def weights_of_run(folder: Path, record: RunRecord) -> dict[str, Tensor]:
+    """Return the weights in the folder of a run by their names.
+
+    Raises:
+        DataError: they are missing or damaged, or are not those that the run wrote.
+    """
+    file = folder / WEIGHTS_NAME
+    tensors = load_tensors(file)[0]
+    written = record.digests.get("weights")
+    if written is not None and written != weights_digest(tensors):
+        raise DataError(f"{file}: its weights are not those that the run wrote")
+    return tensors
+
+
+def weights_from(source: Path) -> dict[str, Tensor]:
+    """Return the weights of a run folder, or of a safetensors file, by their names.
+
+    Raises:
+        DataError: they are missing or damaged, or are not those that the run wrote.
+    """
+    if not source.is_dir():
+        return load_tensors(source)[0]
+    try:
+        return weights_of_run(source, RunRecord.load(source))
+    except RecordError:
+        return load_tensors(source / WEIGHTS_NAME)[0]  # nothing is known about them
+    except DataError as error:
+        raise DataError(f"{error}; run the command that made it again") from None

@@ -1,0 +1,302 @@
+"""What a model had seen before, and what that means for accuracies on these data.
+
+The classes of a few-shot task must be new to the model. If its weights were pretrained on data that
+contain the classes under test, they are not, and every table must say so. The same holds for
+published data that are not as published.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fsframework._reading import parse_toml
+from fsframework.components.resolution import Component
+from fsframework.engine.pretrained_files import facts_of
+from fsframework.engine.published_counts import data_problems
+from fsframework.engine.stages import Stage
+from fsframework.errors import RecordError
+from fsframework.interfaces.backbone import Backbone
+from fsframework.interfaces.dataset import Dataset
+from fsframework.records import RECORD_NAME, DataRecord, RunRecord, TrainedOn
+
+__all__ = [
+    "UnderTest",
+    "contamination",
+    "incompleteness",
+    "lineage_of",
+    "seen_by",
+    "under_test",
+]
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What is known about a data set; ``known_data.toml`` says what each field means."""
+
+    contains: tuple[str, ...] = ()
+    similar_to: tuple[str, ...] = ()
+    shares: tuple[str, ...] = ()
+    part_of: tuple[str, ...] = ()
+
+
+@functools.cache
+def _facts() -> tuple[Mapping[str, _Content], Mapping[str, str]]:
+    """Return what is known about data by their names, and names by their other spellings."""
+    raw = parse_toml((Path(__file__).parent / "known_data.toml").read_text(encoding="utf-8"))
+    return msgspec.convert(raw["data"], dict[str, _Content]), raw["spellings"]
+
+
+_MOST_CLASSES = 1000
+"""Records list the training classes of a data set if they are no more."""
+
+_NOT_NEW = "the accuracies are not few-shot on new classes"
+_PERHAPS_NOT_NEW = "the accuracies may not be few-shot on new classes"
+
+
+@dataclass(frozen=True)
+class UnderTest:
+    """The data under test.
+
+    Args:
+        name: as readers know them.
+        sources: lower-case names of the data themselves and of those they were taken from.
+        published: whether anything is published about them.
+        rendered: whether a program makes the images, so that no weights can have seen them.
+        options: name and options, without the path of the data, which is ``place``.
+        classes: under test; ``training_classes`` those of the split ``train``.
+        problems: in which published data are not as published.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    published: bool
+    rendered: bool
+    options: Mapping[str, Any] = field(default_factory=dict)
+    place: str = ""
+    classes: tuple[str, ...] = ()
+    training_classes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def under_test(component: Component, dataset: Dataset, split: str = "test") -> UnderTest:
+    """Describe the data under test; ``dataset`` is whole, with all its images."""
+    about, options, place = dataset.about, component.to_json(), ""
+    target = component.cls.argument
+    given = component.options.get(target)
+    if isinstance(given, Path):
+        del options[target]
+        place = str(given.absolute())
+    name = component.name
+    if about is not None and component.cls.declared_by is not None:
+        name = about.title
+    sources = (_spelt(name), *map(_spelt, about.images_from if about else ()))
+    return UnderTest(
+        name,
+        tuple(dict.fromkeys(sources)),
+        about is not None,
+        dataset.rendered,
+        options,
+        place,
+        tuple(dataset.splits.get(split, ())),
+        () if "train" in dataset.unlabelled else tuple(dataset.splits.get("train", ())),
+        () if about is None else tuple(data_problems(dataset)),
+    )
+
+
+def lineage_of(
+    backbone: Backbone, sources: Sequence[Path], teachers: Sequence[Path] = ()
+) -> DataRecord:
+    """Return the data that weights had seen before a run, themselves or through a teacher.
+
+    Args:
+        sources: run folders or files that weights are taken from.
+        teachers: run folders whose models teach in a stage of training.
+    """
+    pretrained, unknown = list(_names(backbone.pretrained_on)), list[str]()
+    trained: list[TrainedOn] = []
+    weights_from = dict(backbone.provenance())
+    for source in (*sources, *teachers):
+        folder = source if source.is_dir() else source.parent
+        try:
+            record = RunRecord.load(folder) if (folder / RECORD_NAME).exists() else None
+        except RecordError:
+            record = None
+        data = _data_of(source) if record is None else record.data
+        if data is None:
+            unknown.append(str(source))
+            continue
+        if record is not None and record.status == "imported" and not data.name:
+            unknown.append(folder.name)
+        pretrained += data.pretrained_on
+        trained += data.trained_on
+        unknown += data.unknown_weights
+        if source in sources:
+            weights_from = weights_from or dict(data.weights_from)
+    return DataRecord(
+        pretrained_on=tuple(dict.fromkeys(pretrained)),
+        trained_on=_distinct(trained),
+        unknown_weights=tuple(dict.fromkeys(unknown)),
+        weights_from=weights_from,
+    )
+
+
+def _distinct(trained: Sequence[TrainedOn]) -> tuple[TrainedOn, ...]:
+    return tuple(one for i, one in enumerate(trained) if one not in trained[:i])
+
+
+def _data_of(file: Path) -> DataRecord | None:
+    facts = facts_of(file)
+    return None if facts is None else facts.data
+
+
+def contamination(tested: UnderTest, lineage: DataRecord) -> tuple[str, ...]:
+    """Return a sentence on each way in which the classes under test may not be new."""
+    if tested.rendered:
+        return ()
+    return (
+        *_of_pretraining(tested, lineage.pretrained_on),
+        *_of_training(tested, lineage.trained_on),
+        *(
+            f"possible contamination: what the weights of {file} were trained on is not known: "
+            f"{_PERHAPS_NOT_NEW}"
+            for file in lineage.unknown_weights
+        ),
+    )
+
+
+def _of_pretraining(tested: UnderTest, names: Sequence[str]) -> Iterator[str]:
+    for name, source in itertools.product(names, tested.sources):
+        if source in (name, *_content(name).contains):
+            held = "" if source == name else f", which contains {source}"
+            taken = "the data under test"
+            if source != tested.sources[0]:
+                taken = f"from which the classes of {tested.name} are taken"
+            yield (
+                f"contamination: the backbone was pretrained on {name}{held}, {taken}: {_NOT_NEW}"
+            )
+            return
+    if why := next(filter(None, (_possibly(tested, name) for name in names)), ""):
+        yield f"possible contamination: the backbone was pretrained on {why}: {_PERHAPS_NOT_NEW}"
+
+
+def _content(name: str) -> _Content:
+    return _facts()[0].get(name, _Content())
+
+
+def _possibly(tested: UnderTest, name: str) -> str:
+    """Return why data of a pretraining may contain classes under test; empty if they cannot."""
+    called = "unknown data" if name == "unknown" else name
+    if not tested.published:
+        return f"{called}, which may contain classes of these data"
+    own = _content(name)
+    shared = {one for held in (name, *own.contains) for one in _content(held).shares}
+    wholes = {one for whole in own.part_of for one in (whole, *_content(whole).contains)}
+    for source in tested.sources:
+        if source in own.similar_to:
+            return f"{called}, selected for similarity to images of {source}"
+        if source in shared:
+            return f"{called}, which shares images with {source}"
+        if source in wholes:
+            return f"{called}, a part of {own.part_of[0]}, as the classes of {tested.name} are"
+    if name in _facts()[0]:
+        return ""
+    return (
+        called
+        if name == "unknown"
+        else (f"{called}, which may contain images like those of {tested.name}")
+    )
+
+
+def _of_training(tested: UnderTest, trained: Sequence[TrainedOn]) -> Iterator[str]:
+    for one in trained:
+        name, options = one.name, one.options
+        same_name = name == tested.name
+        sources = {_spelt(name), *map(_spelt, one.images_from)}
+        shared = [source for source in tested.sources if source in sources]
+        if same_name and not tested.published and one.place != tested.place:
+            continue  # other images, read in the same way
+        if not (same_name or (shared and tested.published)):
+            continue
+        known = one.classes
+        if both := [c for c in tested.classes if c in set(known)]:
+            some = ", ".join(both[:3]) + (", ..." if len(both) > 3 else "")
+            yield (
+                f"contamination: the weights were trained on {len(both)} of the "
+                f"{len(tested.classes)} classes under test, in {name} ({some}): {_NOT_NEW}"
+            )
+        elif same_name:
+            if (changed := _changed(options, tested.options)) and not known:
+                yield (
+                    f"possible contamination: the weights were trained on {name} with other "
+                    f"options than these ({changed}), whose training "
+                    f"classes may be among those under test: {_PERHAPS_NOT_NEW}"
+                )
+        else:
+            yield (
+                f"possible contamination: the weights were trained on {name}, which has images "
+                f"or classes of {shared[0]} in common with {tested.name}: {_PERHAPS_NOT_NEW}"
+            )
+
+
+def _changed(options: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    keys = sorted(k for k in {*options, *own} if options.get(k) != own.get(k))
+    return ", ".join(f"{k}={options.get(k)}" for k in keys)
+
+
+def incompleteness(name: str, problems: Sequence[str]) -> tuple[str, ...]:
+    """Return a sentence if published data are not as published, else nothing.
+
+    >>> print(*incompleteness("cub", ["no class 'crow'", "x", "y"]))
+    cub is not as published: no class 'crow' (and 2 more problems; see fsf data check)
+    """
+    if not problems:
+        return ()
+    more = len(problems) - 1
+    rest = f" (and {more} more problem{'s' if more > 1 else ''}; see fsf data check)"
+    return (f"{name} is not as published: {problems[0]}{rest if more else ''}",)
+
+
+def seen_by(
+    tested: UnderTest, backbone: Backbone, stages: Sequence[Stage], *, trains: bool
+) -> tuple[DataRecord, tuple[str, ...]]:
+    """Return what a model had seen, and sentences to print under every table of the run.
+
+    Args:
+        tested: the data under test.
+        backbone: as built.
+        stages: of the training, which may take weights from elsewhere.
+        trains: whether the run trains its model on the split ``train``.
+    """
+    seen = lineage_of(
+        backbone,
+        [stage.init_from for stage in stages if stage.init_from is not None],
+        [stage.teacher for stage in stages if stage.teacher is not None],
+    )
+    cautions = contamination(tested, seen) + incompleteness(tested.name, tested.problems)
+    if trains:
+        listed = tested.training_classes if len(tested.training_classes) <= _MOST_CLASSES else ()
+        own = TrainedOn(tested.name, dict(tested.options), tested.place, tested.sources[1:], listed)
+        seen = dataclasses.replace(seen, trained_on=_distinct((*seen.trained_on, own)))
+    return dataclasses.replace(seen, name=tested.name), cautions
+
+
+def _names(joined: str | None) -> tuple[str, ...]:
+    """Return the names of data joined by ``+``.
+
+    >>> _names("laion-2b+imagenet-1k"), _names(None)
+    (('laion-2b', 'imagenet-1k'), ())
+    """
+    parts = (joined or "").split("+")
+    return tuple(dict.fromkeys(_spelt(part.strip()) for part in parts if part.strip()))
+
+
+def _spelt(name: str) -> str:
+    return _facts()[1].get(name.lower(), name.lower())

@@ -1,0 +1,345 @@
+"""The options of a run: one schema, and one merge of defaults, files, environment and calls.
+
+The schema is the fields of ``Arguments``, ``Settings`` and ``Stage``. An option is added as one
+field; the command line, configuration files, ``fsframework.run``, ``--dry-run``, validation and the
+reference of options (``docs/options.md``) are read from it.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_origin
+
+from fsframework._reading import parse_toml, read_file
+from fsframework.components.options import (
+    IMAGES,
+    MAIN_OPTIONS,
+    MEASURING,
+    MOST_LEVELS,
+    RUNNING,
+    TASKS,
+    TRAINING,
+    WORDS,
+    Given,
+    Option,
+    check_values,
+    layer,
+    options_of,
+    over,
+)
+from fsframework.engine.stages import Precision, Stage
+from fsframework.errors import OptionError, argument, close_matches
+from fsframework.statistics.estimators import Interval, IntervalChoice
+
+__all__ = [
+    "ARGUMENTS",
+    "EMBEDDED",
+    "LISTS",
+    "OF_RUN",
+    "QUICK",
+    "SEEDS",
+    "Arguments",
+    "Settings",
+    "WordChoice",
+    "check_keys",
+    "given_tree",
+    "merged",
+    "read_config",
+]
+
+EMBEDDED = "planted"
+"""The data set that needs no file, for which quick recipes are made."""
+
+QUICK = "quick"
+"""The recipe that is used unless another is given."""
+
+
+def _plugin(
+    kind: str, section: str = MAIN_OPTIONS, without: str | None = None, *, of_run: bool = True
+) -> Option:
+    env = f"FSF_{kind.upper()}"
+    return Option(section, "NAME[:ARG]", without, names=kind, env=env, of_run=of_run)
+
+
+@dataclass(init=False, repr=False, eq=False)  # only its fields are read
+class Arguments:
+    """What a run takes besides its settings: components, and short names of their options.
+
+    Args:
+        method: few-shot method.
+        sampler: how tasks are drawn.
+        dataset: data set: planted, folder:PATH, csv:FILE, ...
+        backbone: feature extractor.
+        detector: detect the words in the images: vit-gpt2, blip, clip-words, captions-file:FILE,
+            ... (see fsf plugins list --kind detector).
+        shot: support images per class.
+        way: classes per task.
+        queries: query images per class.
+        training: options of all stages of the training, or a list of stages.
+        statistics: what to measure; repeatable. Set its options with -o
+            statistics.NAME.OPTION=VALUE.
+        seed: same seed, same tasks, weights and scores.
+        name: name of the run and its folder.
+        launcher: where the work is done: local (processes of this machine), ray, slurm, ...; set
+            its options with -o launcher.KEY=VALUE.
+    """
+
+    method: Annotated[Any, _plugin("method")] = "protonet"
+    sampler: Annotated[Any, _plugin("sampler")] = "fewstab"
+    dataset: Annotated[Any, _plugin("dataset")] = EMBEDDED
+    backbone: Annotated[Any, _plugin("backbone")] = "conv64f"
+    detector: Annotated[Any, _plugin("detector", WORDS)] = None
+    shot: Annotated[int, Option(MAIN_OPTIONS, key="sampler.n_shot", least=1)] = 5
+    way: Annotated[
+        int | None, Option(TASKS, without="5, or what the data allow", key="sampler.n_way")
+    ] = None
+    queries: Annotated[
+        int | None, Option(TASKS, without="15, or what the data allow", key="sampler.n_query")
+    ] = None
+    training: Any = None
+    statistics: Annotated[
+        Any, Option(MEASURING, "NAME", "acc, wacc", flag="statistic", names="statistic")
+    ] = None
+    seed: Annotated[int, Option(RUNNING, env="FSF_SEED")] = 0
+    name: Annotated[str | None, Option(RUNNING, "NAME", "from method, data set and sampler")] = None
+    launcher: Annotated[Any, _plugin("launcher", RUNNING, "in this process", of_run=False)] = None
+
+
+@dataclass(frozen=True)
+class WordChoice:
+    """Which words images have.
+
+    Args:
+        attributes: file or column they are read from, ``None`` for the data set's own.
+        drop_class_words: remove from each image the words that name its own class.
+        drop_words: words that are not attributes.
+        min_count: remove words that fewer images of the split have.
+    """
+
+    attributes: str | None = None
+    drop_class_words: bool = False
+    drop_words: tuple[str, ...] = ()
+    min_count: int = 1
+
+    @property
+    def drops(self) -> bool:
+        """Whether any word is dropped."""
+        return bool(self.drop_class_words or self.drop_words or self.min_count > 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Options of a run as a whole.
+
+    Args:
+        task_seed: seed of the tasks, in place of --seed.
+        training_seed: seed of initial weights and training, in place of --seed.
+        attributes: words of the images: FILE.csv or FILE.parquet (columns key, words; words
+            separated by ';' in CSV), or column:NAME.
+        tasks: number of tasks; all for samplers that end, such as depleting.
+        device: where it is computed: auto, cpu, cuda, cuda:N or mps.
+        placebo: permute the images of each class, separately for every task: a gap that remains
+            does not come from the attributes.
+        level: confidence level of intervals.
+        interval: how intervals are computed: student-t; percentile or bca, bootstraps of the tasks;
+            image-level or class-level, which cover new images or new classes even where tasks share
+            them.
+        query_batch: pass the method all queries of a task together, or those of one class at a time
+            as FewSTAB's published evaluation does.
+        image_size: height and width of images.
+        precision: number format in which the backbone embeds images: bf16 is about twice as fast on
+            CPUs that support it, fp16 is for GPUs.
+        decoding: decode image files in full, or, faster, only to the detail that the image size
+            needs.
+        broken: stop at an image that cannot be read, or skip it.
+        split: split whose images are used; all uses every image.
+        task_file: evaluate the tasks of this file (see fsf tasks make).
+        drop_class_words: remove from each image the words that name its own class.
+        drop_words: words to remove, separated by commas.
+        min_count: remove words that fewer than N images have.
+        offline: make no network call; models must be in the local cache or a folder.
+        recipe: how the method is trained: quick, fewstab, ... (see fsf recipes list), or none.
+        model: use the method, backbone and weights of another run or of an imported one; train
+            nothing. A folder, or the beginning of its name in the runs folder.
+        tensorboard: also write the training curve for TensorBoard into the run's folder.
+    """
+
+    task_seed: Annotated[int, Option(RUNNING, "N", "", least=0, below=2**63)] = 0
+    training_seed: Annotated[int, Option(RUNNING, "N", "", least=0, below=2**63)] = 0
+    attributes: Annotated[
+        str | None, Option(MAIN_OPTIONS, "SOURCE", "the data set's own words", env="FSF_ATTRIBUTES")
+    ] = None
+    tasks: Annotated[int | None, Option(MAIN_OPTIONS, word="all", least=1)] = 600
+    device: Annotated[
+        str, Option(MAIN_OPTIONS, "NAME", "auto, a GPU if there is one", env="FSF_DEVICE")
+    ] = "auto"
+    placebo: Annotated[bool, Option(TASKS)] = False
+    level: Annotated[float, Option(MEASURING, "P", above=0, below=1)] = 0.95
+    interval: Annotated[Interval, Option(MEASURING, "NAME")] = "student-t"
+    query_batch: Annotated[Literal["task", "class"], Option(MEASURING)] = "task"
+    image_size: Annotated[
+        int | None,
+        Option(
+            IMAGES,
+            "PIXELS",
+            "the size the model was trained at, else the data set's or the backbone's",
+            least=8,
+            unit="pixels",
+        ),
+    ] = None
+    precision: Annotated[Precision, Option(IMAGES)] = "fp32"
+    decoding: Annotated[Literal["exact", "scaled"], Option(IMAGES)] = "exact"
+    broken: Annotated[Literal["fatal", "skip"], Option(IMAGES)] = "fatal"
+    split: Annotated[str | None, Option(TASKS, "NAME", "test, or what the data allow")] = None
+    task_file: Annotated[Path | None, Option(TASKS)] = None
+    drop_class_words: Annotated[bool, Option(WORDS)] = False
+    drop_words: Annotated[tuple[str, ...], Option(WORDS, "WORD,...")] = ()
+    min_count: Annotated[int, Option(WORDS, least=1)] = 1
+    offline: Annotated[bool, Option(RUNNING, env="FSF_OFFLINE")] = False
+    recipe: Annotated[str | None, Option(TRAINING, "NAME", "quick, if the method has it")] = QUICK
+    model: Annotated[Path | None, Option(TRAINING, "RUN", names="run")] = None
+    tensorboard: Annotated[bool, Option(TRAINING)] = False
+
+    def __post_init__(self) -> None:
+        check_values(self)
+
+    @property
+    def words(self) -> WordChoice:
+        """Where the words of images come from, and which are dropped."""
+        return WordChoice(self.attributes, self.drop_class_words, self.drop_words, self.min_count)
+
+    @property
+    def intervals(self) -> IntervalChoice:
+        """Level and method of the intervals."""
+        return IntervalChoice(self.level, self.interval)
+
+
+ARGUMENTS: Mapping[str, Option] = {
+    **options_of(Arguments),
+    **options_of(Settings),
+    **{
+        name: dataclasses.replace(option, key=f"training.{name}")
+        for name, option in options_of(Stage).items()
+        if option.section
+    },
+}
+"""The options that have a name of their own, on the command line, in files and in calls."""
+
+OF_RUN = tuple(one.flag for one in ARGUMENTS.values() if one.section and one.of_run)
+"""Flags, without dashes, of the options that tell what a run does."""
+
+LISTS = (
+    *("statistics", "training"),
+    *(name for name, option in ARGUMENTS.items() if get_origin(option.type) is tuple),
+)
+"""Arguments whose value is a list."""
+
+SEEDS = ("task_seed", "training_seed")
+"""Settings that ``seed`` sets, unless they are given beside it or by a stronger source."""
+
+_REPLACED_BY = {
+    "attributes": "detector",
+    "detector": "attributes",
+    **dict.fromkeys(SEEDS, "seed"),
+}
+"""Arguments by that which replaces them: one of the command line replaces the other of a file."""
+
+
+def given_tree(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """Return options that one source gives as a tree of ``Given``.
+
+    Args:
+        values: by name of an argument or by dotted key; those that are ``None`` are not given.
+            Leaves that are ``Given`` keep their origins.
+        origin: of every other value.
+
+    Raises:
+        OptionError: a key is malformed, or options are nested too deep.
+
+    >>> tree = given_tree({"way": 3, "tasks": "all", "method.base.steps": "5"}, "call")
+    >>> tree["sampler"]["n_way"].value, tree["tasks"].value, list(tree["method"]["base"])
+    (3, None, ['steps'])
+    """
+    found: dict[str, Any] = {}
+    # Names of components come before their options; a later value replaces an earlier one.
+    for name, value in sorted(values.items(), key=lambda pair: _key_of(pair[0]).count(".")):
+        if value is None:
+            continue
+        option = ARGUMENTS.get(name)
+        raw = value.value if isinstance(value, Given) else value
+        if option is not None and option.word and str(raw).lower() in (option.word, "none"):
+            value = Given(None, getattr(value, "origin", origin))
+        if name == "training" and isinstance(value, (list, tuple)):
+            value = {"stages": list(value)}
+        found = over(_nested(_key_of(name), layer(value, origin)), found)
+    return found
+
+
+def _key_of(name: str) -> str:
+    """Return the dotted key that an argument sets; of every other option its own name."""
+    return ARGUMENTS[name].key if name in ARGUMENTS else name
+
+
+def _nested(key: str, node: Any) -> dict[str, Any]:
+    """Return a node below a dotted key."""
+    path = key.split(".")
+    if not all(path):
+        raise OptionError(f"{key!r} is not an option; write it as component.option=value")
+    if len(path) > MOST_LEVELS + 1:
+        raise OptionError(
+            f"{key[:40]}...: an option may be nested at most {MOST_LEVELS} levels deep, not "
+            f"{len(path) - 1}"
+        )
+    for part in reversed(path):
+        node = {part: node}
+    found: dict[str, Any] = node
+    return found
+
+
+def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
+    """Return several trees of ``Given`` as one; earlier ones take precedence.
+
+    >>> strong = given_tree({"seed": 5}, "command line")
+    >>> weak = given_tree({"task_seed": 1}, "exp.toml")
+    >>> list(merged(strong, weak)), list(merged(weak, strong))
+    (['seed'], ['task_seed', 'seed'])
+    """
+    return functools.reduce(_merged, trees, {})
+
+
+def _merged(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
+    return over(tree, {k: v for k, v in below.items() if _REPLACED_BY.get(k) not in tree})
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a TOML experiment file into a tree whose leaves are ``Given``.
+
+    Raises:
+        OptionError: the file is missing or not TOML; the message gives line and column.
+    """
+    called = argument("config", str(path))
+    try:
+        raw = parse_toml(read_file(path))
+    except FileNotFoundError:
+        raise OptionError(f"{called}: no such file") from None
+    except ValueError as error:
+        raise OptionError(f"{called}: not TOML ({error})") from None
+    except OSError as error:
+        raise OptionError(f"{called}: cannot be read ({error.strerror})") from None
+    return given_tree(raw, path.name)
+
+
+def check_keys(tree: Mapping[str, Any]) -> None:
+    """Check that every key of a tree is known.
+
+    Raises:
+        OptionError: a key is unknown; the message gives the closest matches.
+    """
+    known = [name for name, option in ARGUMENTS.items() if option.of_run]
+    for key in tree:
+        if key not in known:
+            raise OptionError(
+                f"unknown option {key!r}{close_matches(key, known)}; known: {', '.join(known)}"
+            )

@@ -1,0 +1,539 @@
+"""The main job: from an experiment to a finished record, reusing what is done already."""
+
+from __future__ import annotations
+
+import platform
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import fsframework
+from fsframework._calls import contained
+from fsframework._files import sweep
+from fsframework.components.resolution import Component, plain
+from fsframework.engine.cache.images import Pixels, known_digest
+from fsframework.engine.cache.sealed import held, load_sealed, save_sealed
+from fsframework.engine.configuration import Experiment
+from fsframework.engine.learning.evaluation import ImageSource, evaluate
+from fsframework.engine.learning.history import Curve
+from fsframework.engine.learning.model import (
+    WEIGHTS_NAME,
+    FewShotModel,
+    save_tensors,
+    weights_of_run,
+)
+from fsframework.engine.learning.training import start_stages
+from fsframework.engine.lineage import seen_by, under_test
+from fsframework.engine.options import Settings
+from fsframework.engine.preparation import Prepared, prepare
+from fsframework.engine.session import Session
+from fsframework.engine.training_job import TrainingJob
+from fsframework.errors import DataError, OptionError, RecordError, argument
+from fsframework.records import (
+    RECORD_NAME,
+    ArmRecord,
+    ComponentRecord,
+    DataRecord,
+    Environment,
+    PluginRecord,
+    RecordVersionError,
+    RunRecord,
+    StageRecord,
+    TrainingRecord,
+    checked_outcomes,
+    outcomes_digests,
+)
+from fsframework.statistics.differences import FEWEST_RESAMPLED
+from fsframework.statistics.estimation import estimates_of, saturation
+from fsframework.statistics.estimators import Interval
+from fsframework.statistics.results import MethodResult
+from fsframework.values import ArmOutcomes, Arms, ImagePool, Outcomes, TaskSet, digest_of
+
+__all__ = [
+    "RunResult",
+    "component_record",
+    "environment",
+    "plugin_records",
+    "run_experiment",
+]
+
+_TRAINED_ON = {"images of train": "train", "images of val": "val"}
+"""Splits by the name of their images' digest in a record."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run: its folder, its record, and whether an earlier call had finished it."""
+
+    folder: Path
+    record: RunRecord
+    reused: bool
+
+
+@contained()
+def run_experiment(experiment: Experiment, session: Session) -> RunResult:
+    """Run an experiment, or finish or reuse an earlier run of the same fingerprint.
+
+    Errors in data and tasks are found before the run folder is created.
+
+    Raises:
+        FsfError: bad input, in one sentence.
+    """
+    timer = _Timer()
+    with timer("tasks"):
+        prepared = prepare(experiment, session)
+    running = session.workspace.cache / "running" / prepared.fingerprint[:24]
+    with held(running, session.reporter):
+        return _Job(prepared, session, timer).run()
+
+
+class _Timer:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        spent = time.perf_counter() - started
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + spent, 3)
+
+
+class _Job:
+    """One run, from its data and tasks to its record."""
+
+    def __init__(self, prepared: Prepared, session: Session, timer: _Timer) -> None:
+        self.prepared = prepared
+        self.session, self.timer = session, timer
+        self.experiment, self.settings = prepared.experiment, prepared.experiment.settings
+
+    @cached_property
+    def folder(self) -> Path:
+        """The run's folder, named by the user or after its components.
+
+        Raises:
+            OptionError: the name cannot be that of a folder.
+        """
+        runs, name = self.session.workspace.runs, self.experiment.name
+        if not name:
+            return runs / _folder_name(self.experiment, self.prepared.fingerprint)
+        if not re.fullmatch(r"[\w][\w.-]*", name):
+            raise OptionError(
+                f"{argument('name')} must consist of letters, digits, '-', '_' and '.', "
+                f"not {name!r}"
+            )
+        return runs / name
+
+    def _earlier(self) -> RunRecord | None:
+        """Return the record of an earlier call, ``None`` without one; a damaged one is replaced.
+
+        Raises:
+            RecordError: another version of the framework wrote it.
+            OptionError: another run has the name.
+        """
+        try:
+            record = RunRecord.load(self.folder)
+        except RecordVersionError:
+            raise
+        except RecordError as error:
+            if not (self.folder / RECORD_NAME).exists():
+                return None
+            record, why = None, str(error)
+        if record is not None:
+            if record.fingerprint == self.prepared.fingerprint:
+                return record
+            why = f"{self.folder} holds another run"
+        if name := self.experiment.name:
+            raise OptionError(
+                f"{argument('name', name)}: {why}; choose another name, or remove it with "
+                f"fsf runs remove {name}"
+            )
+        self.session.reporter.note(f"{why}; it is made anew")
+        return None
+
+    def _reused(self, record: RunRecord) -> RunRecord | None:
+        """Return the record of a finished run with the requested statistics.
+
+        Returns:
+            ``None`` if files of the run are missing or damaged; the run is then completed again.
+        """
+        try:
+            weights_of_run(self.folder, record)
+            found = self._with_estimates(record, checked_outcomes(self.folder, record))
+        except DataError as error:
+            self.session.reporter.note(f"{error}; the run is completed again")
+            return None
+        if found != record:
+            found.save(self.folder)
+        return found
+
+    def run(self) -> RunResult:
+        """Do what remains of the run."""
+        earlier = self._earlier()
+        if earlier is not None and earlier.status == "finished":
+            if self._has_edited_images(earlier):
+                earlier = None
+            elif (record := self._reused(earlier)) is not None:
+                return RunResult(self.folder, record, True)
+            else:
+                earlier = replace(earlier, status="unfinished")
+        model = self.training.untrained()
+        trains = self.experiment.learns and any(p.requires_grad for p in model.parameters())
+        if not trains:
+            start_stages(model, self.experiment.stages, whole=self.settings.model is not None)
+        with self.timer("images"):
+            tested = self.prepared.source.pixels(self.settings.split, self.session.reporter)
+            splits = self.training.images() if trains else []
+        record = earlier or _new_record(self.prepared, model, trains=trains)
+        record.save(self.folder)
+        sweep(self.folder)
+        if splits:
+            with self.timer("training"):
+                record = self._with_training(record, model, splits)
+        record = self._with_weights(record, model, tested, splits)
+        outcomes = self._outcomes(model, tested, record)
+        digests = outcomes_digests(outcomes)
+        if not digests.items() <= record.digests.items():
+            record = replace(record, statistics={}, estimates={})
+        record = replace(
+            self._with_estimates(record, outcomes),
+            status="finished",
+            digests={**record.digests, **digests},
+            notes=tuple(
+                dict.fromkeys((*record.notes, *_interval_notes(outcomes, self.settings.interval)))
+            ),
+            timings={**record.timings, **self.timer.seconds},
+        )
+        record.save(self.folder)
+        return RunResult(self.folder, record, False)
+
+    def _has_edited_images(self, record: RunRecord) -> bool:
+        """Return whether images are known to differ from those that a finished run has used."""
+        source, reporter = self.prepared.source, self.session.reporter
+        for name, split in {"images": self.settings.split or "test", **_TRAINED_ON}.items():
+            if (then := record.digests.get(name)) is not None:
+                now = known_digest(source.store, source.dataset, split, reporter)
+                if now not in (None, then):
+                    reporter.note(f"{self.folder}: images of {split} have changed; it is made anew")
+                    return True
+        return False
+
+    def _with_estimates(self, record: RunRecord, outcomes: ArmOutcomes) -> RunRecord:
+        """Return the record with the requested statistics; all have one kind of interval."""
+        how = {"level": self.settings.level, "interval": self.settings.interval}
+        if any(record.settings.get(name) != value for name, value in how.items()):
+            settings = {**record.settings, **how}
+            record = replace(record, settings=settings, statistics={}, estimates={})
+        known = {estimate.statistic for estimate in record.estimates.values()}
+        missing = {
+            name: component
+            for name, component in self.experiment.statistics.items()
+            if name not in known or record.statistics[name] != component.fingerprint
+        }
+        estimates = estimates_of(
+            {name: component.create() for name, component in missing.items()},
+            MethodResult(
+                self.experiment.method.name,
+                dict(outcomes),
+                outcomes.arms,
+                class_sizes=tuple(int(n) for n in self.prepared.pool.class_sizes),
+            ),
+            self.settings.intervals,
+        )
+        labels = {name: c.cls.label for name, c in missing.items() if c.cls.label}
+        plugins = plugin_records(missing.values())
+        return replace(
+            record,
+            estimates={**record.estimates, **estimates},
+            statistics={**record.statistics, **{n: c.fingerprint for n, c in missing.items()}},
+            labels={**record.labels, **labels},
+            plugins=(*record.plugins, *(p for p in plugins if p not in record.plugins)),
+        )
+
+    @cached_property
+    def training(self) -> TrainingJob:
+        """The training of the model, if it is trained."""
+        prepared = self.prepared
+        tested = prepared.arms.tested
+        return TrainingJob(
+            self.experiment,
+            prepared.source,
+            (tested.n_way, tested.n_shot),
+            prepared.device,
+            self.session,
+        )
+
+    def _with_training(
+        self, record: RunRecord, model: FewShotModel, splits: list[tuple[ImagePool, Pixels]]
+    ) -> RunRecord:
+        """Train the model in place, and record how it went."""
+        watch = Curve(self.folder, tensorboard=self.settings.tensorboard)
+        trained = self.training.train(model, splits, watch)
+        tested = self.prepared.arms.tested
+        return replace(
+            record,
+            training=TrainingRecord(
+                trained.history,
+                trained.best_accuracy,
+                not any(p.requires_grad for p in model.extractor.parameters()),
+                self.experiment.recipe_described((tested.n_way, tested.n_shot)),
+            ),
+            notes=tuple(dict.fromkeys((*record.notes, *trained.notes))),
+        )
+
+    def _with_weights(
+        self,
+        record: RunRecord,
+        model: FewShotModel,
+        images: Pixels,
+        splits: list[tuple[ImagePool, Pixels]],
+    ) -> RunRecord:
+        """Return the record with the digest of the weights, which are saved with the run."""
+        digest, path = model.weights_digest(), self.folder / WEIGHTS_NAME
+        if record.digests.get("weights") != digest:
+            # Outcomes of other weights, as of a training on another device, must not be mixed in.
+            for stale in self.folder.glob("outcomes-*.parquet"):
+                stale.unlink()
+        trained_on = zip(_TRAINED_ON, (pixels.digest for _, pixels in splits), strict=False)
+        found = {"weights": digest, "images": images.digest, **dict(trained_on)}
+        record = replace(record, digests={**record.digests, **found})
+        try:
+            weights_of_run(self.folder, record)
+        except DataError:
+            header: dict[str, object] = {
+                "what": "weights",
+                "n_base_classes": self.training.n_base_classes,
+            }
+            save_tensors(path, model.state_dict(), header)
+        record.save(self.folder)
+        return record
+
+    def _outcomes(self, model: FewShotModel, images: Pixels, record: RunRecord) -> ArmOutcomes:
+        """Evaluate the tasks of each arm, reusing what an earlier run had written."""
+        pool = self.prepared.pool
+        pool.save(record.images_file(self.folder))
+        if pool.attributes is not None:
+            pool.attributes.save(record.words_file(self.folder))
+        found: dict[str, Outcomes] = {}
+        source: ImageSource | None = None
+        parts = self.experiment.backbone, self.experiment.method
+        used = np.unique(np.concatenate([t.images.ravel() for t in self.prepared.arms.values()]))
+        reporter = self.session.reporter
+        for arm, tasks in self.prepared.arms.items():
+            path = self.folder / f"outcomes-{arm}.parquet"
+            tasks.save(self.folder / f"tasks-{arm}.safetensors")
+            written = record.digests.get(f"outcomes-{arm}")
+            if (kept := _written_outcomes(path, written)) is not None:
+                found[arm] = kept
+                continue
+            # Runs with other tasks under test share the outcomes of the control.
+            key = _outcomes_key(parts, model, images, tasks, self.settings)
+            shared = self.session.workspace.cache / "outcomes" / key
+            kept = load_sealed(shared, Outcomes.load, reporter)
+            if kept is not None and kept.task_digest == tasks.digest:
+                found[arm] = kept
+                kept.save(path)
+                continue
+            if source is None:
+                with self.timer("features"):
+                    source = ImageSource.cached(
+                        model,
+                        images,
+                        self.session.workspace,
+                        reporter,
+                        self.settings.precision,
+                        used,
+                    )
+            with self.timer(f"evaluation-{arm}"):
+                found[arm] = evaluate(
+                    model,
+                    tasks,
+                    source,
+                    label=f"{arm} tasks",
+                    partial=self.folder / f"partial-{arm}.safetensors",
+                    reporter=reporter,
+                    query_batch=self.settings.query_batch,
+                )
+            save_sealed(shared, found[arm].save)
+            found[arm].save(path)
+        return ArmOutcomes(found, self.prepared.arms)
+
+
+def _folder_name(experiment: Experiment, fingerprint: str) -> str:
+    parts = [experiment.method.name, experiment.dataset.name]
+    parts.append(experiment.sampler.name if experiment.settings.task_file is None else "tasks")
+    if experiment.settings.placebo:
+        parts.append("placebo")
+    return "-".join([*parts, fingerprint[:8]])
+
+
+def _written_outcomes(path: Path, digest: str | None) -> Outcomes | None:
+    """Return the outcomes of a run if they are still those in its record."""
+    try:
+        found = Outcomes.load(path)
+    except DataError:
+        return None
+    return found if found.digest == digest else None
+
+
+def _outcomes_key(
+    components: tuple[Component, Component],
+    model: FewShotModel,
+    images: Pixels,
+    tasks: TaskSet,
+    settings: Settings,
+) -> str:
+    """Return a file name that is a digest of everything that decides outcomes.
+
+    Args:
+        components: backbone and method.
+    """
+    key = digest_of(
+        "outcomes",
+        fsframework.__version__,
+        [component.fingerprint for component in components],
+        model.weights_digest(),
+        images.digest,
+        tasks.digest,
+        f"{settings.query_batch} {settings.precision}",
+        model.mean.device.type,
+    )
+    return f"{key[:24]}.parquet"
+
+
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+_SHAPE = ("name", "n_way", "n_shot", "n_query")
+
+
+def _new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> RunRecord:
+    """Return the record of a run that is about to start.
+
+    Args:
+        prepared: the experiment with its data and tasks.
+        model: as built, with its pretrained weights.
+        trains: whether the run trains it on the split ``train``.
+    """
+    experiment, pool = prepared.experiment, prepared.pool
+    settings = experiment.settings
+    tested = under_test(experiment.dataset, prepared.source.store.dataset, settings.split or "test")
+    data, cautions = seen_by(tested, model.extractor, experiment.stages, trains=trains)
+    digests = {"data": prepared.source.dataset.fingerprint, "pool": pool.fingerprint}
+    if pool.attributes is not None:
+        digests["attributes"] = pool.attributes.fingerprint
+    return RunRecord(
+        fingerprint=prepared.fingerprint,
+        group=prepared.group,
+        status="unfinished",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        name=experiment.name,
+        given=experiment.given,
+        settings=plain(vars(settings)),
+        origins=experiment.settings_origins,
+        components={role: component_record(c) for role, c in experiment.roles.items()},
+        stages=tuple(
+            StageRecord(options, origins)
+            for options, origins in zip(
+                experiment.options["training"], experiment.stage_origins, strict=True
+            )
+        ),
+        plugins=plugin_records(experiment.components()),
+        environment=environment(prepared.device, _DTYPES[settings.precision]),
+        digests=digests,
+        arms=_arm_records(prepared.arms, experiment.sampler, pool.class_sizes.tolist()),
+        contrast=prepared.arms.contrast,
+        notes=(*prepared.notes, *_weight_notes(data), *cautions),
+        cautions=cautions,
+        data=replace(data, image_size=model.size),
+    )
+
+
+def _weight_notes(data: DataRecord) -> Iterator[str]:
+    """Yield where the pretrained weights came from, if there are any."""
+    if data.weights_from:
+        source = ", ".join(f"{word} {value}" for word, value in data.weights_from.items())
+        yield f"the backbone's pretrained weights: {source}"
+
+
+def component_record(component: Component) -> ComponentRecord:
+    """Return the entry of a component in a record."""
+    options = component.to_json()
+    del options["name"]
+    return ComponentRecord(
+        component.name,
+        options,
+        component.origins_json(),
+        component.cls.argument,
+        component.added_as,
+    )
+
+
+def plugin_records(components: Iterable[Component]) -> tuple[PluginRecord, ...]:
+    """Return the plugins of components, each once, sorted."""
+    plugins = {component.plugin for component in components}
+    return tuple(
+        sorted(PluginRecord(p.kind, p.name, p.target, p.distribution, p.version) for p in plugins)
+    )
+
+
+def environment(device: torch.device, dtype: str = "float32") -> Environment:
+    """Return the versions, threads and device that this process computes with."""
+    return Environment(
+        fsframework=fsframework.__version__,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        numpy=np.__version__,
+        threads=torch.get_num_threads(),
+        device=str(device),
+        device_name=_device_name(device),
+        dtype=dtype,
+    )
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return platform.processor() or platform.machine()
+
+
+def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict[str, ArmRecord]:
+    given = [
+        name
+        for name, origin in sampler.origins.items()
+        if name not in _SHAPE and origin != "default"
+    ]
+    return {
+        arm: ArmRecord(
+            sampler=tasks.sampler,
+            options=dict(tasks.options),
+            seed=tasks.seed,
+            digest=tasks.digest,
+            n_way=tasks.n_way,
+            n_shot=tasks.n_shot,
+            n_query=tasks.n_query,
+            n_tasks=len(tasks),
+            class_sizes=tuple(class_sizes),
+            symbol=arms.symbols.get(arm, ""),
+            given_options=tuple(name for name in given if name in tasks.options),
+        )
+        for arm, tasks in arms.items()
+    }
+
+
+def _interval_notes(outcomes: ArmOutcomes, interval: Interval) -> Iterator[str]:
+    """Yield warnings about intervals that these outcomes cannot support."""
+    for arm, answered in outcomes.items():
+        if (warning := saturation(answered)) is not None:
+            yield f"{arm} tasks: {warning}"
+        if interval in ("percentile", "bca") and len(answered) < FEWEST_RESAMPLED:
+            yield (
+                f"{arm} tasks: a bootstrap of {len(answered)} tasks gives intervals that are too "
+                f"short; use at least {FEWEST_RESAMPLED} tasks, or student-t, which allows for few"
+            )

@@ -1,0 +1,359 @@
+"""The words of images: read from a file or a metadata column, or detected, less unwanted ones."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import functools
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fsframework._reading import open_file, text_lines
+from fsframework.engine.detection import Detection
+from fsframework.engine.options import WordChoice
+from fsframework.engine.progress import Reporter
+from fsframework.errors import DataError, OptionError, argument, close_matches
+from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray, UInt8Array
+
+__all__ = [
+    "class_words",
+    "filtered",
+    "images_with_class_words",
+    "names_class",
+    "pool_with_attributes",
+    "read_attributes",
+    "without_class_words",
+    "without_dropped_words",
+]
+
+_COLUMN = "column:"
+_SEPARATOR = ";"
+_WORDNET_ID = re.compile(r"(?<![^\W_])n\d{8}(?![^\W_])")
+_POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
+_LETTERS = re.compile(r"[^\W\d_]+")
+_STOP_WORDS = frozenset(
+    {"a", "an", "and", "at", "by", "for", "in", "of", "on", "or", "the", "to", "with"}
+)
+_IRREGULAR = {
+    "calves": "calf", "children": "child", "elves": "elf", "feet": "foot", "geese": "goose",
+    "halves": "half", "hooves": "hoof", "knives": "knife", "leaves": "leaf", "lice": "louse",
+    "loaves": "loaf", "men": "man", "mice": "mouse", "oxen": "ox", "scarves": "scarf",
+    "shelves": "shelf", "teeth": "tooth", "thieves": "thief", "wives": "wife",
+    "wolves": "wolf", "women": "woman",
+}  # fmt: skip
+
+
+def pool_with_attributes(
+    pool: ImagePool, words: WordChoice, reporter: Reporter, detection: Detection | None = None
+) -> tuple[ImagePool, tuple[str, ...]]:
+    """Return a split's pool with its attributes, less those that are to be dropped.
+
+    Args:
+        words: file or column they are read from, and which are dropped.
+        detection: detects them, if they are not read.
+
+    Returns:
+        The pool, and what a user should know about its words.
+
+    Raises:
+        DataError: there are no attributes; the message says where they can come from.
+    """
+    if detection is None:
+        table, source = _found(pool, words.attributes)
+        notes = tuple(_absent(pool, table, source))
+        for note in notes:
+            reporter.note(note)
+    else:
+        table, source = detection.table(), f"detector {detection.component.name}"
+        notes = detection.notes
+        if detection.failed:
+            # Training and evaluation would stop at them; they are not images without words.
+            n_failed, (_, reason) = len(detection.failed), detection.failed[0]
+            raise DataError(
+                f"{n_failed} {'image' if n_failed == 1 else 'images'} cannot be read: {reason}; "
+                "repair or remove them (fsf data check lists all)"
+            )
+    pool = pool.with_attributes(table)
+    _demand_words(pool, f"no image has any attribute (source: {source})")
+    for word in sorted(set(words.drop_words) - set(table.words)):
+        reporter.note(f"no image has the word {word!r} that is to be dropped")
+    pool = without_dropped_words(pool, words)
+    _demand_words(pool, "no image has any attribute left; drop fewer words")
+    return pool, notes
+
+
+def _demand_words(pool: ImagePool, otherwise: str) -> None:
+    if pool.attributes is None or not pool.attributes.bits.any():
+        raise DataError(otherwise)
+
+
+def _found(pool: ImagePool, source: str | None) -> tuple[AttributeTable, str]:
+    """Return the table of a source, and the source; by default the column ``words``."""
+    columns = f" (columns of this data set: {', '.join(sorted(pool.metadata)) or 'none'})"
+    if source is None:
+        if "words" not in pool.metadata:
+            raise DataError(
+                "this data set has no attributes; detect them with "
+                f"{argument('detector', 'appearance')} (which downloads nothing) or another "
+                f"detector, give a file with {argument('attributes', 'FILE.csv')}, FILE.parquet or "
+                f"column:NAME{columns}, or do without: {argument('sampler', 'random')}"
+            )
+        source = f"{_COLUMN}words"
+    if not source.startswith(_COLUMN):
+        return read_attributes(source), source
+    name = source.removeprefix(_COLUMN)
+    if name not in pool.metadata:
+        near = close_matches(name, pool.metadata)
+        raise DataError(f"{argument('attributes', source)}: no such column{near}{columns}")
+    words = [_split(cell) for cell in pool.metadata[name]]
+    return AttributeTable.from_words(pool.keys, words, {"source": source}), source
+
+
+def _split(cell: str) -> frozenset[str]:
+    return frozenset(word.strip() for word in cell.split(_SEPARATOR)) - {""}
+
+
+def _absent(pool: ImagePool, table: AttributeTable, source: str) -> list[str]:
+    """Return a sentence on how many images a table lacks: it may be of another split."""
+    absent = 0 if table.keys is pool.keys else len(set(pool.keys) - set(table.keys))
+    if not absent:
+        return []
+    split = table.provenance.get("split")
+    of = f", a table of the split {split}" if split else ""
+    return [f"{absent:,} of the {len(pool):,} images are not in {source}{of}"]
+
+
+def read_attributes(path: str | Path) -> AttributeTable:
+    """Read a table of words from a file, in one of the formats of ``READERS``.
+
+    Raises:
+        DataError: the file, a column or a row is wrong; the message names it.
+        OptionError: the file's ending is none of a known format.
+    """
+    path = Path(path)
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise OptionError(
+            f"{argument('attributes', str(path))}: must end in {' or '.join(READERS)}, or be "
+            f"{_COLUMN}NAME; {_captions(path)}"
+        )
+    return reader(path)
+
+
+def _captions(path: Path) -> str:
+    return f"for captions use {argument('detector', f'captions-file:{path}')}"
+
+
+def _read_csv(path: Path) -> AttributeTable:
+    """Read the columns ``key`` and ``words``; the words of a cell are separated by ``;``."""
+    words: dict[str, frozenset[str]] = {}
+    try:
+        rows = csv.reader(text_lines(open_file(path)))
+        names = next(rows, [])
+        if [names.count(name) for name in ("key", "words")] != [1, 1]:
+            raise DataError(
+                f"{path}: row 1 must name the columns key and words, once each; {_captions(path)}"
+            )
+        for number, cells in enumerate(filter(None, rows), start=2):
+            if len(cells) != len(names):
+                raise DataError(f"{path}: row {number} does not have as many cells as row 1")
+            key = cells[names.index("key")]
+            if not key or key in words:
+                fault = f"repeats the key {key!r}" if key else "has no key"
+                raise DataError(f"{path}: row {number} {fault}")
+            words[key] = _split(cells[names.index("words")])
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except (OSError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read ({reason})") from None
+    return AttributeTable.from_words(tuple(words), words.values(), {"file": path.name})
+
+
+READERS: Mapping[str, Callable[[Path], AttributeTable]] = {
+    ".csv": _read_csv,
+    ".parquet": AttributeTable.load,
+}
+"""What reads a table of words, by the ending of the file."""
+
+
+def without_dropped_words(pool: ImagePool, words: WordChoice) -> ImagePool:
+    """Return the pool without the words that are to be dropped."""
+    if words.drop_class_words:
+        pool = without_class_words(pool)
+    if not words.drops or pool.attributes is None:
+        return pool
+    table = filtered(pool.attributes, min_count=words.min_count, drop=frozenset(words.drop_words))
+    return pool if table is pool.attributes else dataclasses.replace(pool, attributes=table)
+
+
+def filtered(
+    table: AttributeTable, *, min_count: int = 1, drop: frozenset[str] = frozenset()
+) -> AttributeTable:
+    """Return the table without rare and unwanted words, and without those that no image has.
+
+    Args:
+        min_count: images that must have a word for it to stay, at least 1.
+        drop: words to remove, as the table spells them; words that the table lacks are ignored,
+            so that one list serves many tables.
+
+    The table itself is returned if every word stays.
+
+    Raises:
+        OptionError: ``min_count`` is below 1.
+
+    >>> table = AttributeTable.from_words(["a", "b"], [{"dog", "grass"}, {"grass", "sky"}])
+    >>> filtered(table, min_count=2).words, filtered(table, drop=frozenset({"sky"})).words
+    (('grass',), ('dog', 'grass'))
+    """
+    if min_count < 1:
+        raise OptionError(f"min_count must be at least 1, not {min_count}")
+    keep = table.images_per_word() >= min_count
+    keep &= np.array([word not in drop for word in table.words], dtype=bool)
+    if keep.all():
+        return table
+    starts, columns = table.csr()
+    rows = np.repeat(np.arange(len(table)), np.diff(starts))
+    stay = keep[columns]
+    return AttributeTable.from_indices(
+        table.keys,
+        [word for word, kept in zip(table.words, keep, strict=True) if kept],
+        rows[stay],
+        (np.cumsum(keep) - 1)[columns[stay]],
+        table.provenance,
+        table.captions,
+    )
+
+
+def without_class_words(pool: ImagePool) -> ImagePool:
+    """Return the pool without the words that name an image's own class, see ``class_words``.
+
+    Images of other classes keep the word. The vocabulary stays; ``filtered`` drops the words that
+    no image has any more. The pool itself is returned if there is nothing to remove.
+
+    Raises:
+        DataError: the pool has no attributes.
+
+    >>> pool = ImagePool(("a", "b"), np.array([0, 1]), ("dog", "cat"))
+    >>> words = AttributeTable.from_words(pool.keys, [{"dogs", "cat"}, {"dogs"}])
+    >>> left = without_class_words(pool.with_attributes(words)).attributes
+    >>> left.words_of(0), left.words_of(1)
+    (('cat',), ('dogs',))
+    """
+    table = _table_of(pool)
+    bits = table.bits.copy()
+    for members, mask in _class_word_bits(pool, table):
+        bits[members] &= ~mask
+    if np.array_equal(bits, table.bits):
+        return pool
+    bits.flags.writeable = False  # or the table would hold a copy
+    return dataclasses.replace(pool, attributes=dataclasses.replace(table, bits=bits))
+
+
+def images_with_class_words(pool: ImagePool) -> BoolArray:
+    """Return bool ``(n_images,)``: which images have a word that names their own class.
+
+    Raises:
+        DataError: the pool has no attributes.
+    """
+    table = _table_of(pool)
+    found = np.zeros(len(pool), bool)
+    for members, mask in _class_word_bits(pool, table):
+        found[members] = (table.bits[members] & mask).any(axis=1)
+    return found
+
+
+def _table_of(pool: ImagePool) -> AttributeTable:
+    if pool.attributes is None:
+        raise DataError("these images have no attributes; give a detector or an attribute table")
+    return pool.attributes
+
+
+def _class_word_bits(
+    pool: ImagePool, table: AttributeTable
+) -> Iterator[tuple[IntArray, UInt8Array]]:
+    """Yield, for each class that some word names, its images and the bits of these words."""
+    tokens = [_tokens(word) for word in table.words]
+    having: dict[str, list[int]] = {}
+    for index, own in enumerate(tokens):
+        for form in {form for token in own for form in _singulars(token)}:
+            having.setdefault(form, []).append(index)
+    for label, class_name in enumerate(pool.class_names):
+        names = class_words(class_name)
+        near = {index for name in names for index in having.get(name, ())}
+        named = [index for index in near if _names(tokens[index], names)]
+        if named:
+            mask = np.zeros(len(table.words), bool)
+            mask[named] = True
+            yield pool.members(label), np.packbits(mask, bitorder="little")
+
+
+def class_words(class_name: str) -> frozenset[str]:
+    """Return the words that name a class, in lower case: its tokens and, if several, the compound.
+
+    A token is a run of letters; ``GoldenRetriever`` has two. Left out are digits, WordNet
+    identifiers (``n02099601``), the possessive *s* and words such as *of*, *the* and *and*. Each
+    token counts by itself: *golden* names the golden retriever. A plural comes with every singular
+    it may belong to.
+
+    >>> sorted(class_words("001.Black_footed_Albatross"))
+    ['albatross', 'black', 'black footed albatross', 'footed']
+    >>> sorted(class_words("n02099601 dogs"))
+    ['dog', 'dogs']
+    """
+    tokens = _tokens(class_name)
+    return frozenset().union([" ".join(tokens)] if tokens else [], *map(_singulars, tokens))
+
+
+def names_class(word: str, class_name: str) -> bool:
+    """Return whether a word names a class: each of its tokens is one of ``class_words``.
+
+    Singular and plural are equal here. A phrase with words beyond the name does not name the
+    class.
+
+    >>> names_class("golden retrievers", "n02099601 golden_retriever")
+    True
+    >>> names_class("dog bed", "dog")
+    False
+    """
+    return _names(_tokens(word), class_words(class_name))
+
+
+def _names(tokens: Sequence[str], names: frozenset[str]) -> bool:
+    return bool(tokens) and all(not names.isdisjoint(_singulars(token)) for token in tokens)
+
+
+def _tokens(text: str) -> list[str]:
+    text = unicodedata.normalize("NFC", text)
+    text = _POSSESSIVE.sub("", _WORDNET_ID.sub(" ", text))
+    tokens = [token for run in _LETTERS.findall(text) for token in _uncamelled(run)]
+    return [token for token in tokens if token not in _STOP_WORDS]
+
+
+def _uncamelled(run: str) -> list[str]:
+    """Split letters before each capital that follows a lower-case letter."""
+    starts = [0, *(i for i in range(1, len(run)) if run[i].isupper() and run[i - 1].islower())]
+    return [run[start:end].lower() for start, end in itertools.pairwise([*starts, len(run)])]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _singulars(token: str) -> frozenset[str]:
+    """Return a token and what it may be the plural of.
+
+    *axes* may be the plural of *axe* or of *ax*, so both are given.
+    """
+    forms = {token}
+    if token in _IRREGULAR:
+        forms.add(_IRREGULAR[token])
+    elif len(token) > 3 and token.endswith("s") and not token.endswith(("ss", "us", "is")):
+        forms.add(token[:-1])
+        if token.endswith("ies") and len(token) > 4:
+            forms.add(token[:-3] + "y")
+        if token.endswith(("ses", "xes", "zes", "ches", "shes", "oes")):
+            forms.add(token[:-2])
+    return frozenset(forms)

@@ -1,1 +1,0 @@
-"""Words of images: read, detected, filtered."""

@@ -1,1 +1,0 @@
-"""What to run: settings, configuration files, recipes and stages of training."""
