@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import itertools
 import json
@@ -25,6 +26,7 @@ __all__ = [
     "parse_number",
     "parse_toml",
     "read_file",
+    "read_toml",
     "text_lines",
 ]
 
@@ -147,6 +149,22 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
         raise ValueError(_TOO_DEEP)
     found: dict[str, Any] = _shallow(lambda: tomllib.loads(decoded))
     return found
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the table of a TOML file, which is read once, and again when it has changed.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: as for ``parse_toml``.
+    """
+    state = path.stat()
+    return _parsed(path, state.st_mtime_ns, state.st_size)
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(path: Path, *_state: int) -> dict[str, Any]:
+    return parse_toml(path.read_text(encoding="utf-8"))
 
 
 def parse_number(text: str) -> float | None:

@@ -39,7 +39,6 @@ __all__ = [
     "StageRecord",
     "TrainedOn",
     "TrainingRecord",
-    "checked_outcomes",
     "find_run",
     "list_records",
     "load_arms",
@@ -50,6 +49,7 @@ __all__ = [
 RECORD_VERSION = 2
 RECORD_NAME = "run.json"
 
+_AGAIN = "; run the command that made it again"
 Status = Literal["unfinished", "finished", "imported"]
 
 
@@ -466,47 +466,34 @@ def outcomes_digests(outcomes: ArmOutcomes) -> dict[str, str]:
     return {f"outcomes-{arm}": answered.digest for arm, answered in outcomes.items()}
 
 
-def checked_outcomes(folder: Path, record: RunRecord) -> ArmOutcomes:
-    """Return the outcomes of a finished run by arm, with its tasks.
-
-    Raises:
-        DataError: a file is missing or damaged, or is not that of the run; the message says which.
-    """
-    files = {arm: record.outcomes_file(folder, arm) for arm in record.arms}
-    for file in files.values():
-        if not file.exists():
-            raise DataError(f"{file}: no such file")
-    arms = load_arms(folder, record)
-    outcomes = {arm: Outcomes.load(file) for arm, file in files.items()}
-    for arm, answered in outcomes.items():
-        if answered.task_digest != arms[arm].digest:
-            raise DataError(f"{files[arm]}: its outcomes belong to other tasks")
-        written = record.digests.get(f"outcomes-{arm}")
-        if written is not None and written != answered.digest:
-            raise DataError(f"{files[arm]}: its outcomes are not those that the run wrote")
-    return ArmOutcomes(outcomes, arms)
-
-
-def load_outcomes(folder: Path, record: RunRecord | None = None) -> ArmOutcomes:
+def load_outcomes(
+    folder: Path, record: RunRecord | None = None, *, advice: str = _AGAIN
+) -> ArmOutcomes:
     """Return the outcomes of a finished run by arm, with its tasks.
 
     Args:
         folder: of the run; ``record``: its record, by default read from the folder.
+        advice: ends the messages.
 
     Raises:
         RecordError: the run has no outcomes.
-        DataError: a file is damaged, or is not that of the run.
+        DataError: a file is missing or damaged, or is not that of the run; the message says which.
     """
     record = RunRecord.load(folder) if record is None else record
-    if not any(record.outcomes_file(folder, arm).exists() for arm in record.arms):
-        raise RecordError(f"{folder}: has no outcomes; {_AGAIN}")
+    files = {arm: record.outcomes_file(folder, arm) for arm in record.arms}
+    if not any(file.exists() for file in files.values()):
+        raise RecordError(f"{folder}: has no outcomes{advice}")
     try:
-        return checked_outcomes(folder, record)
+        outcomes = {arm: Outcomes.load(file) for arm, file in files.items()}
+        arms = load_arms(folder, record)
+        for arm, answered in outcomes.items():
+            if answered.task_digest != arms[arm].digest:
+                raise DataError(f"{files[arm]}: its outcomes belong to other tasks")
+            if record.digests.get(f"outcomes-{arm}") not in (None, answered.digest):
+                raise DataError(f"{files[arm]}: its outcomes are not those that the run wrote")
     except DataError as error:
-        raise DataError(f"{error}; {_AGAIN}") from None
-
-
-_AGAIN = "run the command that made it again"
+        raise DataError(f"{error}{advice}") from None
+    return ArmOutcomes(outcomes, arms)
 
 
 def list_records(folder: Path) -> list[tuple[Path, RunRecord | RecordError]]:

@@ -11,7 +11,7 @@ from fsframework.api.components import component
 from fsframework.api.running import Run, load_run, runs
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
-from fsframework.errors import DataError, OptionError, RecordError, argument
+from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.statistic import Statistic
 from fsframework.records import RECORD_NAME, RunRecord
 from fsframework.statistics.comparison import (
@@ -189,7 +189,9 @@ def compare(  # noqa: PLR0913 - an option each
         )
     requests = statistic if isinstance(statistic, (list, tuple)) else [statistic]
     asked = [one for one in requests if one is not None]
-    groups = _groups(found, baseline) if by_tasks else [found]
+    groups = grouped_by_tasks(found) if by_tasks else [found]
+    # A baseline that no group has is refused when methods are compared.
+    groups = [group for group in groups if baseline in [one.label for one in group]] or groups
     parts: list[MeasureComparison] = []
     notes: list[str] = []
     cautions: dict[str, tuple[str, ...]] = {}
@@ -291,18 +293,6 @@ def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResu
             raise RecordError(reason)
         return [_of_run(run) for run in listed if _is_evaluated(run)]
     return [_of_run(load_run(one, folder))]
-
-
-def _groups(found: Sequence[MethodResult], baseline: str | None) -> list[list[MethodResult]]:
-    """Return results grouped by equal tasks; with a baseline, only the groups that have it."""
-    groups = grouped_by_tasks(found)
-    if baseline is None:
-        return groups
-    chosen = [group for group in groups if any(one.label == baseline for one in group)]
-    if not chosen:
-        labels = ", ".join(dict.fromkeys(one.label for one in found))
-        raise OptionError(f"{argument('baseline', baseline)}: must be one of {labels}")
-    return chosen
 
 
 def _compared(

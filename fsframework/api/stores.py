@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsframework.api.models import network_of
-from fsframework.engine.cache.images import Broken, ImageStore, image_size, store_of
+from fsframework.engine.cache.images import Broken, ImageStore
 from fsframework.engine.cache.rows import Rows, records_of
 from fsframework.engine.cache.sealed import held
-from fsframework.engine.configuration import Experiment, resolve_part
+from fsframework.engine.configuration import Experiment, resolve_images
 from fsframework.engine.learning.evaluation import FeatureStore
-from fsframework.engine.preparation import open_source
+from fsframework.engine.preparation import open_source, open_store
 from fsframework.engine.session import Session
 from fsframework.engine.tasks import candidate_splits
 from fsframework.errors import OptionError, argument
@@ -27,20 +27,11 @@ __all__ = [
     "records_of",
 ]
 
-_USUAL_SIZE, _USUAL_INTERPOLATION = 84, "bilinear"
-
 
 def image_store(tree: Mapping[str, Any], session: Session) -> tuple[ImageStore, Broken]:
     """Return the store of the images that a tree describes, and what to do with broken ones."""
-    settings, component = resolve_part(session.registry, tree, "dataset")
-    dataset = component.create()
-    size = settings.image_size or dataset.native_size or _USUAL_SIZE
-    interpolation = _USUAL_INTERPOLATION
-    if "backbone" in tree:
-        wanted = resolve_part(session.registry, tree, "backbone")[1].create().preprocessing
-        size, interpolation = image_size(dataset, wanted, settings.image_size), wanted.interpolation
-    store = store_of(component, dataset, size, interpolation, settings.decoding, session.workspace)
-    return store, settings.broken
+    settings, dataset, backbone = resolve_images(session.registry, tree)
+    return open_store(dataset, backbone, settings, session), settings.broken
 
 
 def feature_store(experiment: Experiment, session: Session) -> FeatureStore:
@@ -63,7 +54,7 @@ def feature_store(experiment: Experiment, session: Session) -> FeatureStore:
             f"{experiment.method.called} adapts its backbone to each task, so that images have no "
             "features that could be kept"
         )
-    source = open_source(experiment.dataset, experiment.backbone, settings, session, trains=False)
+    source = open_source(experiment, session, trains=False)
     split = candidate_splits(experiment, source.dataset, trains=False)[0]
     model = network_of(experiment, source.store.size)
     images = source.pixels(split, session.reporter)

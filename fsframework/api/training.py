@@ -54,7 +54,7 @@ def train_experiment(experiment: Experiment, session: Session) -> TrainedModel:
         )
     settings = replace(experiment.settings, split="train")
     device = resolve_device(settings.device)
-    source = open_source(experiment.dataset, experiment.backbone, settings, session, trains=True)
+    source = open_source(replace(experiment, settings=settings), session, trains=True)
     options = experiment.sampler.options
     way_shot = options.get("n_way", 5), options.get("n_shot", 5)
     experiment, note = fitted_training(

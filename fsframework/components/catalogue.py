@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from fsframework._reading import check_version, read_file
+from fsframework._reading import check_version, parse_json, read_file
 from fsframework.errors import DataError
 
 __all__ = [
@@ -76,11 +76,11 @@ def read_added(folder: Path | None = None) -> dict[str, Added]:
     """
     path = added_folder(folder) / _FILE
     try:
-        file = msgspec.json.decode(read_file(path), type=_File)
+        file = msgspec.convert(parse_json(read_file(path)), _File)
         check_version(file.schema_version, ADDED_VERSION)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(
             f"{path}: the list of added data sets cannot be read ({error}); if it is damaged or of "
             "another version, delete it and add them again"

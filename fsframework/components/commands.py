@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from fsframework._reading import parse_toml
+from fsframework._reading import read_toml
 from fsframework.components.package_files import package_file, top_level
 from fsframework.errors import PluginError, close_matches
 from fsframework.interfaces.command import Command
@@ -56,18 +54,10 @@ def _table(name: str, target: str) -> Mapping[str, Any]:
     package, path = top_level(target), package_file(target, FILE_NAME)
     if path is None:
         raise PluginError(f"{package} has no file {FILE_NAME}; a single module cannot have one")
-    stat = path.stat()
-    table = _tables(path, stat.st_mtime_ns, stat.st_size).get(name)
+    try:
+        table = read_toml(path).get(name)
+    except (OSError, ValueError) as error:
+        raise PluginError(f"{path} cannot be read as TOML ({error})") from None
     if not isinstance(table, dict):
         raise PluginError(f"{FILE_NAME} of {package} has no table [{name}]")
     return table
-
-
-@functools.lru_cache(maxsize=64)
-def _tables(path: Path, changed: int, size: int) -> Mapping[str, Any]:
-    """Read the file once for all of its commands, and again when it has changed."""
-    del changed, size
-    try:
-        return parse_toml(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PluginError(f"{path} cannot be read as TOML ({error})") from None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
 from fsframework.components.conversion import parameters
-from fsframework.components.objects import named
+from fsframework.components.objects import component_of, named
 from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, plain, resolve_component, resolve_settings
@@ -34,13 +34,16 @@ __all__ = [
     "ROLES",
     "Experiment",
     "resolve_experiment",
-    "resolve_part",
+    "resolve_images",
     "with_way",
 ]
 
 ROLES = ("dataset", "backbone", "method", "sampler")
 """The components that every experiment has."""
-_DEFAULTS = {role: Given(ARGUMENTS[role].default, "default") for role in ROLES}
+_DEFAULTS: dict[str, Any] = {
+    **{role: Given(ARGUMENTS[role].default, "default") for role in ROLES},
+    "statistics": [Given(name, "default") for name in DEFAULT_STATISTICS],
+}
 FROM_TASKS = "the tasks"
 """Origin of a method's number of ways that follows the tasks."""
 
@@ -170,7 +173,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     dataset = resolve_component(registry, "dataset", whole["dataset"])
     backbone = resolve_component(registry, "backbone", whole["backbone"])
     method = resolve_component(registry, "method", whole["method"])
-    statistics = _statistics(registry, whole.get("statistics"))
+    statistics = _statistics(registry, whole["statistics"])
     stages, stage_origins = resolve_stages(registry, training, recipes)
     start = stages[0].init_from if stages else None
     if settings.image_size is None and start is not None and (size := size_of(start)) is not None:
@@ -210,18 +213,12 @@ def _with_names(registry: Registry, tree: Mapping[str, Any]) -> dict[str, Any]:
 
 def _named_statistics(registry: Registry, raw: Any) -> list[Any]:
     """Return a list of requests, one for each statistic."""
-    options: dict[str, Any] = {}
-    if isinstance(raw, Mapping):
-        options = {key: value for key, value in raw.items() if key != "name"}
-        raw = raw.get("name", Given(list(DEFAULT_STATISTICS), "default"))
-    given = raw if isinstance(raw, Given) else Given(raw, "call")
-    values = given.value
-    if isinstance(values, str):
-        values = [part.strip() for part in values.split(",") if part.strip()]
+    options = dict(raw) if isinstance(raw, Mapping) else {"name": raw}
+    given = options.pop("name", Given(DEFAULT_STATISTICS, "default"))
+    values, origin = (given.value, given.origin) if isinstance(given, Given) else (given, "call")
     found = []
     for value in values if isinstance(values, (list, tuple)) else [values]:
-        one = value if isinstance(value, (Given, Mapping)) else Given(value, given.origin)
-        request = named(registry, "statistic", one)
+        request = named(registry, "statistic", Given(value, origin))
         name = value_of(request)
         own = options.pop(name, {}) if isinstance(request, Given) else {}
         if not isinstance(own, Mapping):
@@ -238,9 +235,7 @@ def _named_statistics(registry: Registry, raw: Any) -> list[Any]:
     return found
 
 
-def _statistics(registry: Registry, requests: Any) -> dict[str, Component]:
-    if requests is None:
-        requests = [Given(name, "default") for name in DEFAULT_STATISTICS]
+def _statistics(registry: Registry, requests: Sequence[Any]) -> dict[str, Component]:
     found: dict[str, Component] = {}
     for request in requests:
         component = resolve_component(registry, "statistic", request)
@@ -270,18 +265,18 @@ def _detector(registry: Registry, settings: Settings, tree: Mapping[str, Any]) -
     return resolve_component(registry, "detector", tree["detector"])
 
 
-def resolve_part(
-    registry: Registry, tree: Mapping[str, Any], kind: str
-) -> tuple[Settings, Component]:
-    """Resolve the settings and one component of a tree, loading no other plugin.
+def resolve_images(
+    registry: Registry, tree: Mapping[str, Any]
+) -> tuple[Settings, Component, Component]:
+    """Resolve the settings, data set and backbone of a tree, loading no other plugin.
 
     Raises:
         OptionError: an unknown key, a wrong type, a value out of range.
         PluginError: the plugin cannot be loaded.
     """
-    settings, _ = _settings(tree)
-    request = named(registry, kind, over(tree, _DEFAULTS)[kind])
-    return settings, resolve_component(registry, kind, request)
+    whole = over(tree, _DEFAULTS)
+    dataset, backbone = (component_of(registry, one, whole[one]) for one in ("dataset", "backbone"))
+    return _settings(tree)[0], dataset, backbone
 
 
 def with_way(experiment: Experiment, sampler: Component) -> Experiment:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from fsframework._reading import parse_toml
+from fsframework._reading import read_toml
 from fsframework.components.resolution import Component
 from fsframework.engine.pretrained_files import facts_of
 from fsframework.engine.published_counts import data_problems
@@ -50,7 +50,7 @@ class _Content:
 @functools.cache
 def _facts() -> tuple[Mapping[str, _Content], Mapping[str, str]]:
     """Return what is known about data by their names, and names by their other spellings."""
-    raw = parse_toml((Path(__file__).parent / "known_data.toml").read_text(encoding="utf-8"))
+    raw = read_toml(Path(__file__).parent / "known_data.toml")
     return msgspec.convert(raw["data"], dict[str, _Content]), raw["spellings"]
 
 

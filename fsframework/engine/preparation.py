@@ -36,7 +36,6 @@ from fsframework.values import (
     Arms,
     ImagePool,
     TaskSet,
-    demand_disk,
     demand_memory,
     digest_of,
 )
@@ -46,6 +45,7 @@ __all__ = [
     "Source",
     "changed_options",
     "open_source",
+    "open_store",
     "pixel_notes",
     "prepare",
     "stage_digests",
@@ -110,7 +110,7 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     if settings.tensorboard:
         check_tensorboard()
     trains = experiment.learns
-    source = open_source(experiment.dataset, experiment.backbone, settings, session, trains=trains)
+    source = open_source(experiment, session, trains=trains)
     # A component that refuses its options should do so before anything is drawn.
     for statistic in experiment.statistics.values():
         statistic.create()
@@ -203,31 +203,31 @@ def _digest_of(option: str, source: Path | None) -> str:
         raise DataError(f"training.{option} {source}: {error.strerror}") from None
 
 
-def open_source(
-    component: Component,
-    backbone: Component,
-    settings: Settings,
-    session: Session,
-    *,
-    trains: bool,
-) -> Source:
+def open_store(
+    dataset: Component, backbone: Component, settings: Settings, session: Session
+) -> ImageStore:
+    """Open a data set and return the store of its images.
+
+    Args:
+        dataset: the data set.
+        backbone: whose preprocessing gives the size of the images, if nothing else does.
+    """
+    opened: Dataset = dataset.create()
+    wanted = backbone.create().preprocessing
+    size = image_size(opened, wanted, settings.image_size)
+    how = wanted.interpolation, settings.decoding, session.workspace
+    return store_of(dataset, opened, size, *how)
+
+
+def open_source(experiment: Experiment, session: Session, *, trains: bool) -> Source:
     """Open a data set, skipping images that cannot be read if the settings say so.
 
     Args:
-        component: the data set.
-        backbone: whose preprocessing gives the size of the images, if nothing else does.
         trains: whether the splits for training are needed too.
     """
-    dataset: Dataset = component.create()
-    prepared = backbone.create().preprocessing
-    store = store_of(
-        component,
-        dataset,
-        image_size(dataset, prepared, settings.image_size),
-        prepared.interpolation,
-        settings.decoding,
-        session.workspace,
-    )
+    settings = experiment.settings
+    store = open_store(experiment.dataset, experiment.backbone, settings, session)
+    dataset = store.dataset
     used = [s for s in ("train", "val") if s in dataset.splits and trains]
     used.append(settings.split or ("test" if "test" in dataset.splits else "all"))
     _demand_room(store, used, session)
@@ -240,15 +240,14 @@ def open_source(
 
 def _demand_room(store: ImageStore, splits: Sequence[str], session: Session) -> None:
     """Check that memory can hold a batch of images, and the disk those not yet decoded."""
-    side = f"images of {store.size:,} x {store.size:,} pixels"
-    advice = f"use a smaller {argument('image_size')}"
     demand_memory(
-        _IMAGES_AT_ONCE * _FLOAT_BYTES * store.row_bytes, f"{_IMAGES_AT_ONCE} {side}", advice
+        _IMAGES_AT_ONCE * _FLOAT_BYTES * store.row_bytes,
+        f"{_IMAGES_AT_ONCE} images of {store.size:,} x {store.size:,} pixels",
+        f"use a smaller {argument('image_size')}",
     )
     known = [split for split in splits if split in (*store.dataset.splits, "all")]
     rows = np.unique(np.concatenate([np.empty(0, int), *map(store.dataset.split_indices, known)]))
-    missing = len(store.undecoded(rows, session.reporter))
-    demand_disk(missing * store.row_bytes, session.workspace.cache, f"{missing:,} {side}", advice)
+    store.demand_disk(rows, session.reporter)
 
 
 def _demand_room_for_training(stages: Sequence[Stage], tested: TaskSet, row_bytes: int) -> None:

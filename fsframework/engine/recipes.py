@@ -45,7 +45,6 @@ recipe, or a stage of it, refers to by ``like``; what stands beside ``like`` tak
 from __future__ import annotations
 
 import datetime
-import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -54,7 +53,7 @@ from typing import Any
 
 import msgspec
 
-from fsframework._reading import parse_toml
+from fsframework._reading import read_toml
 from fsframework.components.package_files import package_file
 from fsframework.components.registry import Plugin, Registry
 from fsframework.engine.options import EMBEDDED, QUICK
@@ -299,24 +298,9 @@ def _file_of(plugin: Plugin) -> Path | None:
     return package_file(plugin.target, FILE_NAME)
 
 
-def _recipes_of(path: Path) -> tuple[Recipe, ...]:
+def _recipes_of(path: Path) -> Iterator[Recipe]:
     try:
-        stat = path.stat()
-    except OSError as error:
-        raise PluginError(f"{path}: cannot be read as recipes ({error})") from None
-    return _read_once(path, stat.st_mtime_ns, stat.st_size)
-
-
-@functools.lru_cache(maxsize=64)
-def _read_once(path: Path, changed: int, size: int) -> tuple[Recipe, ...]:
-    """Read a file once, and again when it has changed."""
-    del changed, size
-    return tuple(_read(path))
-
-
-def _read(path: Path) -> Iterator[Recipe]:
-    try:
-        file = msgspec.convert(parse_toml(path.read_text(encoding="utf-8")), _File)
+        file = msgspec.convert(read_toml(path), _File)
     except (OSError, ValueError) as error:
         raise PluginError(f"{path}: cannot be read as recipes ({error})") from None
     for number, table in enumerate(file.recipe, start=1):

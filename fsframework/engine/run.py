@@ -48,10 +48,10 @@ from fsframework.records import (
     RunRecord,
     StageRecord,
     TrainingRecord,
-    checked_outcomes,
+    load_outcomes,
     outcomes_digests,
 )
-from fsframework.statistics.differences import FEWEST_RESAMPLED
+from fsframework.statistics.differences import bootstrap_of_few
 from fsframework.statistics.estimation import estimates_of, saturation
 from fsframework.statistics.estimators import Interval
 from fsframework.statistics.results import MethodResult
@@ -167,8 +167,9 @@ class _Job:
         """
         try:
             weights_of_run(self.folder, record)
-            found = self._with_estimates(record, checked_outcomes(self.folder, record))
-        except DataError as error:
+            outcomes = load_outcomes(self.folder, record, advice="")
+            found = self._with_estimates(record, outcomes)
+        except (DataError, RecordError) as error:
             self.session.reporter.note(f"{error}; the run is completed again")
             return None
         if found != record:
@@ -532,8 +533,5 @@ def _interval_notes(outcomes: ArmOutcomes, interval: Interval) -> Iterator[str]:
     for arm, answered in outcomes.items():
         if (warning := saturation(answered)) is not None:
             yield f"{arm} tasks: {warning}"
-        if interval in ("percentile", "bca") and len(answered) < FEWEST_RESAMPLED:
-            yield (
-                f"{arm} tasks: a bootstrap of {len(answered)} tasks gives intervals that are too "
-                f"short; use at least {FEWEST_RESAMPLED} tasks, or student-t, which allows for few"
-            )
+        if (warning := bootstrap_of_few(interval, len(answered))) is not None:
+            yield f"{arm} tasks: {warning}"

@@ -36,7 +36,7 @@ from fsframework.engine.run import run_experiment
 from fsframework.engine.session import Session
 from fsframework.errors import FsfError, RecordError, refusal
 from fsframework.interfaces.launcher import Launcher, WorkerDied
-from fsframework.records import RunRecord, checked_outcomes
+from fsframework.records import RunRecord, load_outcomes
 
 __all__ = ["Ended", "Item", "SweepFolder", "group_of", "key_of_experiment", "run_items"]
 
@@ -160,7 +160,7 @@ class SweepFolder:
             return None
         try:
             record = RunRecord.load(self.runs / found.run)
-            checked_outcomes(self.runs / found.run, record)
+            load_outcomes(self.runs / found.run, record)
         except FsfError:
             return None
         return found if record.status == "finished" else None

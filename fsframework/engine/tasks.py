@@ -425,11 +425,6 @@ class FoundTasks:
         """What a reader of the numbers must know."""
         return (*self.fitting, *self.words)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Ways, and queries per class."""
-        return self.arms.tested.n_way, self.arms.tested.n_query
-
 
 def candidate_splits(
     experiment: Experiment, dataset: Dataset, *, trains: bool | None = None
@@ -532,7 +527,9 @@ def _drawn_from_splits(
         else:
             if not found[-1].fitting:
                 break
-    return max(found, key=lambda one: one.shape) if found else refused[0]
+    if not found:
+        return refused[0]
+    return max(found, key=lambda one: (one.arms.tested.n_way, one.arms.tested.n_query))
 
 
 def _demand_classes(experiment: Experiment, dataset: Dataset, *, trains: bool) -> None:

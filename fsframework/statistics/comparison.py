@@ -24,9 +24,9 @@ from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
 from fsframework.statistics.crossed import NO_SPREAD, Difference
 from fsframework.statistics.differences import (
-    FEWEST_RESAMPLED,
     ComparisonOptions,
     benjamini_hochberg,
+    bootstrap_of_few,
     differences,
     holm,
     means_over_seeds,
@@ -720,11 +720,8 @@ def _notes(
         for few, caution in ((1, _ONE_SEED), (2, TWO_SEEDS)):
             of = zip(labels, values.n_seeds, strict=True)
             notes += footnotes({label: [caution] for label, n in of if n == few})
-    if how.choice.method in ("percentile", "bca") and values.fewest_tasks < FEWEST_RESAMPLED:
-        notes.append(
-            f"a bootstrap of {values.fewest_tasks} tasks gives intervals that are too short, and p "
-            "that are too small; student-t allows for few tasks"
-        )
+    if (warning := bootstrap_of_few(how.choice.method, values.fewest_tasks)) is not None:
+        notes.append(warning)
     for label, one in zip(labels, found, strict=False):
         if not one.varies:
             notes.append(

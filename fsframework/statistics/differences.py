@@ -14,20 +14,30 @@ from fsframework.statistics.estimators import LEVELS, IntervalChoice
 from fsframework.values import FloatArray
 
 __all__ = [
-    "FEWEST_RESAMPLED",
     "ComparisonOptions",
     "benjamini_hochberg",
+    "bootstrap_of_few",
     "differences",
     "holm",
     "mean_interval",
     "means_over_seeds",
 ]
 
-FEWEST_RESAMPLED = 20
+_FEWEST_RESAMPLED = 20
 """Tasks below which a bootstrap's intervals are noticeably too short."""
 
 _RESAMPLES_AT_ONCE = 1 << 20
 """Drawn tasks held in memory at a time."""
+
+
+def bootstrap_of_few(interval: str, n_tasks: int) -> str | None:
+    """Return a warning if an interval is a bootstrap of too few tasks, else ``None``."""
+    if interval not in ("percentile", "bca") or n_tasks >= _FEWEST_RESAMPLED:
+        return None
+    return (
+        f"a bootstrap of {n_tasks} tasks gives intervals that are too short, and p that are too "
+        f"small; use at least {_FEWEST_RESAMPLED} tasks, or student-t, which allows for few"
+    )
 
 
 @dataclass(frozen=True)

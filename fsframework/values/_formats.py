@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fsframework._files import atomic_path
-from fsframework._reading import check_file, check_version, parse_json
+from fsframework._reading import VersionError, check_file, check_version, parse_json
 from fsframework.errors import DataError
 
 __all__ = [
@@ -129,19 +129,15 @@ def read_header(raw: str | bytes | None, path: Path, form: type[Header], *what: 
         raise DataError(f"{path}: not {what[0]} written by fsframework (its header is missing)")
     try:
         header = parse_json(raw)
-    except ValueError as error:
-        raise DataError(f"{path}: its header is damaged ({error})") from None
-    if not isinstance(header, dict):
-        raise DataError(f"{path}: its header is not a JSON object")
-    if header.get("what") not in what:
-        raise DataError(f"{path}: holds {reprlib.repr(header.get('what'))}, not {what[0]}")
-    try:
+        if not isinstance(header, dict):
+            raise ValueError("it is not a JSON object")
+        if header.get("what") not in what:
+            raise DataError(f"{path}: holds {reprlib.repr(header.get('what'))}, not {what[0]}")
         check_version(header.get("schema_version"), SCHEMA_VERSION)
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from None
-    try:
         return msgspec.convert(header, form)
-    except msgspec.ValidationError as error:
+    except VersionError as error:
+        raise DataError(f"{path}: {error}") from None
+    except ValueError as error:
         raise DataError(f"{path}: its header is damaged ({error})") from None
 
 

@@ -378,11 +378,9 @@ def known_digest(store: ImageStore, dataset: Dataset, split: str, reporter: Repo
 
     Those whose files may have been edited since are decoded again.
     """
-    rows = _rows_of(dataset, split)
-    if not store.undecoded(rows, reporter).size:
-        store.fill(rows, "fatal", f"images of {split}", reporter)
-        return store.digest(rows, reporter)
-    return None
+    if store.undecoded(_rows_of(dataset, split), reporter).size:
+        return None
+    return pixels_of(store, dataset, split, reporter).digest
 
 
 def _rows_of(dataset: Dataset, split: str) -> IntArray:
