@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from fsframework.components.options import Given, plain_tree
+from fsframework.components.options import plain_tree
 from fsframework.engine.options import given_tree
 from fsframework.errors import OptionError, argument, close_matches
 
 __all__ = [
     "Axes",
-    "Combination",
     "Override",
     "axes_of_table",
     "check_conditions",
@@ -32,7 +32,6 @@ Axes = Mapping[str, Sequence[Any]]
 """Values by option: an argument of ``fsframework.run``, or a dotted key of a configuration."""
 
 _MOST_EXPERIMENTS = 100_000
-_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?([eE][-+]?\d{1,2})?")
 
 
 def split_values(text: str) -> list[str]:
@@ -89,17 +88,12 @@ def axes_of_table(table: Any) -> dict[str, list[Any]]:
     """Return the axes in the table ``grid`` of a configuration file, whose leaves are ``Given``.
 
     Raises:
-        OptionError: it is not a table, or a list is empty.
+        OptionError: it is not a table.
     """
     if not isinstance(table, Mapping):
         raise OptionError("grid must be a table of lists: [grid], then method = [...]")
-    found: dict[str, list[Any]] = {}
-    for key, node in _leaves_of(table, ""):
-        values = node.value if isinstance(node, Given) else node
-        found[key] = list(values) if isinstance(values, (list, tuple)) else [values]
-        if not found[key]:
-            raise OptionError(f"grid.{key}: the list is empty")
-    return found
+    found = {key: plain_tree(node) for key, node in _leaves_of(table, "")}
+    return {k: list(v) if isinstance(v, (list, tuple)) else [v] for k, v in found.items()}
 
 
 def _leaves_of(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
@@ -110,66 +104,31 @@ def _leaves_of(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any
             yield f"{prefix}{key}", node
 
 
-@dataclass(frozen=True)
-class Combination:
-    """A value of each axis.
+def combinations_of(axes: Axes) -> list[tuple[dict[str, Any], dict[str, str]]]:
+    """Return every combination of values, with its tags: the values as tables show them.
 
-    Args:
-        name: those of axes with several, for messages.
-        values: by axis.
-        tags: the same as tables show them.
-    """
-
-    name: str
-    values: Mapping[str, Any]
-    tags: Mapping[str, str]
-
-
-def combinations_of(axes: Axes) -> list[Combination]:
-    """Return every combination of values; the last axis changes fastest.
+    The last axis changes fastest.
 
     Raises:
-        OptionError: a value appears twice, or there are more than 100,000 combinations.
+        OptionError: an axis is empty or has a value twice, or there are more than 100,000
+            combinations.
 
-    >>> [one.name for one in combinations_of({"method": ["ncc", "maml"], "shot": [1]})]
-    ['method ncc', 'method maml']
+    >>> [tags for _, tags in combinations_of({"method": ["ncc", "maml"], "shot": [1]})]
+    [{'method': 'ncc', 'shot': '1'}, {'method': 'maml', 'shot': '1'}]
     """
     count = math.prod(map(len, axes.values()))
     if count > _MOST_EXPERIMENTS:
         raise OptionError(
             f"the grid has {count:,} experiments; at most {_MOST_EXPERIMENTS:,} are allowed"
         )
-    pairs = [list(zip(_labels(key, axes[key]), axes[key], strict=True)) for key in axes]
-    found = []
-    for chosen in itertools.product(*pairs):
-        tags = {key: label for key, (label, _) in zip(axes, chosen, strict=True)}
-        values = {key: value for key, (_, value) in zip(axes, chosen, strict=True)}
-        name = ", ".join(f"{_spoken(key)} {tags[key]}" for key in axes if len(axes[key]) > 1)
-        found.append(Combination(name or "the only experiment", values, tags))
-    return found
-
-
-def _labels(key: str, values: Sequence[Any]) -> list[str]:
-    """Return the values of an axis as tables show them; classes and objects are numbered if needed.
-
-    Raises:
-        OptionError: a value appears twice.
-    """
-    found: list[str] = []
-    for value in values:
-        label = shown(value)
-        times = sum(one == label or one.startswith(f"{label} (") for one in found)
-        if label in found and _is_plain(plain_tree(value)):
-            raise OptionError(f"{argument(key)}: {label} appears twice")
-        found.append(f"{label} ({times + 1})" if label in found else label)
-    return found
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether a label tells all of a value."""
-    if isinstance(value, (Mapping, list, tuple)):
-        return all(map(_is_plain, value.values() if isinstance(value, Mapping) else value))
-    return isinstance(value, (str, int, float, Path)) or value is None
+    for key, values in axes.items():
+        if not values:
+            raise OptionError(f"{argument(key)}: the list is empty")
+        for label, times in Counter(map(shown, values)).items():
+            if times > 1:
+                raise OptionError(f"{argument(key)}: {label} appears {times} times")
+    chosen = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    return [(one, {key: shown(value) for key, value in one.items()}) for one in chosen]
 
 
 def shown(value: Any) -> str:
@@ -181,19 +140,13 @@ def shown(value: Any) -> str:
     value = plain_tree(value)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(shown, value))
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        value = float(value) if set(value) & set(".eE") else int(value)
     if isinstance(value, Mapping):
         options = ", ".join(f"{k}={shown(v)}" for k, v in value.items() if k != "name")
-        name = shown(value.get("name", ""))
+        name = str(value.get("name", ""))
         return f"{name} ({options})" if options else name
-    if isinstance(value, type):
-        return value.__name__
-    return str(value) if isinstance(value, (str, int, float, Path)) else type(value).__name__
-
-
-def _spoken(key: str) -> str:
-    return key.removeprefix("sampler.n_").replace("_", " ")
+    with suppress(ValueError, TypeError):
+        value = json.loads(value)  # "1e-3" on a command line is 0.001 in a file
+    return str(getattr(value, "__name__", value))
 
 
 @dataclass(frozen=True)
@@ -230,18 +183,14 @@ def read_overrides(raw: Any, what: str = "overrides") -> tuple[Override, ...]:
     found = []
     for number, table in enumerate(raw, start=1):
         options = table.get("set", {})
-        if what == "exclude" and (options or not table):
+        wrong = options or not table if what == "exclude" else not options
+        if wrong or not isinstance(options, Mapping):
             raise OptionError(
-                f"exclude, number {number}: must have conditions only, such as method = 'maml'"
+                f"{what}, number {number}: [[overrides]] must have options below set, as in "
+                "[overrides.set.training], and [[exclude]] conditions only"
             )
-        if what == "overrides" and not (options and isinstance(options, Mapping)):
-            raise OptionError(
-                f"overrides, number {number}: sets no option; put options below set, as in "
-                "[overrides.set.training]"
-            )
-        values = {key: plain_tree(node) for key, node in table.items() if key != "set"}
-        several = {k: v if isinstance(v, (list, tuple)) else [v] for k, v in values.items()}
-        conditions = {key: tuple(map(shown, own)) for key, own in several.items()}
+        where = axes_of_table({key: node for key, node in table.items() if key != "set"})
+        conditions = {key: tuple(map(shown, values)) for key, values in where.items()}
         found.append(Override(conditions, given_tree(options, what)))
     return tuple(found)
 

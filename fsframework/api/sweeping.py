@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,12 +40,10 @@ class SweepRow:
     Args:
         tags: what tells the line from the others, by name of the option.
         group: the runs, with estimates over their seeds; ``None`` if none is finished.
-        reasons: why experiments of the line failed, each once.
     """
 
     tags: Mapping[str, Any]
     group: Run | None
-    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -74,16 +71,15 @@ class Finished:
     @cached_property
     def rows(self) -> tuple[SweepRow, ...]:
         """One row per combination of values, training seeds aside."""
-        lines: dict[str, tuple[Mapping[str, Any], list[Result]]] = {}
+        lines: dict[tuple[tuple[str, str], ...], list[Run]] = {}
         for one in self.results:
-            tags = {key: tag for key, tag in one.planned.about.items() if key != _SEEDS_AXIS}
-            lines.setdefault(repr(tags), (tags, []))[1].append(one)
-        found = []
-        for own, results in lines.values():
-            reasons = tuple(dict.fromkeys(one.reason for one in results if one.reason))
-            groups = Runs(one.run for one in results if one.run).over_seeds()
-            found += [SweepRow(own, group, reasons) for group in groups or [None]]
-        return tuple(found)
+            tags = [(key, tag) for key, tag in one.planned.about.items() if key != _SEEDS_AXIS]
+            lines.setdefault(tuple(tags), []).extend([one.run] if one.run else [])
+        return tuple(
+            SweepRow(dict(tags), group)
+            for tags, runs in lines.items()
+            for group in Runs(runs).over_seeds() or [None]
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -95,12 +91,7 @@ class Finished:
     def to_json(self) -> dict[str, Any]:
         """Return every experiment, and the estimates over seeds, as JSON values."""
         rows = [
-            {
-                "tags": dict(row.tags),
-                **(row.group.to_json() if row.group else {}),
-                "reasons": list(row.reasons),
-            }
-            for row in self.rows
+            {"tags": row.tags, **(row.group.to_json() if row.group else {})} for row in self.rows
         ]
         experiments = [one.to_json() for one in self.results]
         return {"sweep": self.name, "rows": rows, "experiments": experiments}
@@ -111,8 +102,8 @@ class Finished:
         The columns are those of the answer of a single run; a line without a finished run has
         dashes.
         """
-        axes = [axis for axis in self.rows[0].tags if len({r.tags[axis] for r in self.rows}) > 1]
-        axes = axes or list(self.rows[0].tags)
+        tags = self.rows[0].tags
+        axes = [axis for axis in tags if len({row.tags[axis] for row in self.rows}) > 1] or [*tags]
         first = next((row.group for row in self.rows if row.group), None)
         entries = headline_of_run(first).table.entries if first else ()
         names = {one.column: one.estimate.name for one in entries if one.estimate}
@@ -122,7 +113,7 @@ class Finished:
             seeds = str(len(row.group.runs)) if row.group else "–"
             values = [str(known.get(name, "–")) for name in names.values()]
             lines.append([*(row.tags[axis] for axis in axes), seeds, *values])
-        return [*(axis.replace("_", " ") for axis in axes), "seeds", *names], lines
+        return [*axes, "seeds", *names], lines
 
     def __repr__(self) -> str:
         failed = (f"{name} failed: {why}" for name, why in self.failures.items())
@@ -192,12 +183,8 @@ def _divided(arguments: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[s
         several = isinstance(value, (list, tuple, range))
         if key in LISTS:  # an axis of one is a list of lists
             several = several and bool(value) and all(isinstance(v, (list, tuple)) for v in value)
-        if key == "seeds":
+        if several or key == "seeds":
             axes[key] = list(value) if several else [value]
-        elif several:
-            if not value:
-                raise OptionError(f"{argument(key)}: the list is empty")
-            axes[key] = list(value)
         else:
             single[key] = value
     return axes, single
@@ -227,17 +214,16 @@ def plan_sweep(
         FsfError: an option is unknown or not allowed, or nothing is left to run.
     """
     launcher, [own, file] = without_launcher([given, config], session)
-    given_keys = list(_keys_of(own))
-    _check_apart([*axes, *given_keys])
     table = axes_of_table(file.pop("grid", {}))
-    _check_apart(list(table))
     # What is given now takes precedence over the axes of a file.
-    left_of_file = {
-        key: values
-        for key, values in table.items()
-        if not any(_overlap(key, other) for other in (*axes, *given_keys))
-    }
-    grid = _checked({**left_of_file, **axes})
+    now = {_key_of(name) for name in (*axes, *_keys_of(own))}
+    now.update(SEEDS if "seed" in now else ())
+    grid = {key: values for key, values in table.items() if _key_of(key) not in now} | dict(axes)
+    _check_apart([*grid, *_keys_of(own)])
+    for one in (grid, table):
+        if "seeds" in one:
+            one[_SEEDS_AXIS] = list(read_seeds(plain_tree(one.pop("seeds"))))
+    check_keys({name: axis for name, axis in grid.items() if "." not in name})
     overrides = read_overrides(file.pop("overrides", []))
     excluded = read_overrides(file.pop("exclude", []), "exclude")
     if "name" in own or "name" in file:
@@ -245,12 +231,8 @@ def plan_sweep(
             f"{argument('name')}: the runs of a sweep are named after their components; give a "
             "name to the sweep"
         )
-    for number, override in enumerate(overrides, start=1):
-        for key in _keys_of(override.options):
-            if any(_overlap(key, axis) for axis in grid):
-                raise OptionError(
-                    f"overrides, number {number}: sets {key}, which is an axis of the grid"
-                )
+    for override in overrides:
+        _check_apart([*grid, *_keys_of(override.options)])
     combinations = combinations_of(grid)
     # Conditions of a file may name values of its own that others have replaced.
     known = {
@@ -260,11 +242,12 @@ def plan_sweep(
     check_conditions("overrides", overrides, known)
     check_conditions("exclude", excluded, known)
     planned = []
-    for one in combinations:
-        if not any(condition.holds_for(one.tags) for condition in excluded):
-            holding = [o.options for o in reversed(overrides) if o.holds_for(one.tags)]
-            layers = [given_tree(plain_tree(one.values), "grid"), own, *holding, file]
-            planned.append(planned_over(one.name, one.tags, layers, session))
+    for values, tags in combinations:
+        if not any(condition.holds_for(tags) for condition in excluded):
+            holding = [o.options for o in reversed(overrides) if o.holds_for(tags)]
+            layers = [given_tree(plain_tree(values), "grid"), own, *holding, file]
+            told = ", ".join(f"{key} {tags[key]}" for key in grid if len(grid[key]) > 1)
+            planned.append(planned_over(told or "the only experiment", tags, layers, session))
     if not planned:
         raise OptionError(f"all {len(combinations)} experiments of the grid are excluded")
     check_options(planned, here=launcher is None)
@@ -280,54 +263,23 @@ def _keys_of(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield prefix.removesuffix(".") if key == "name" and prefix else f"{prefix}{key}"
 
 
-def _overlap(first: str, second: str) -> bool:
-    """Return whether two arguments or dotted keys set the same option.
-
-    >>> _overlap("training", "training.epochs"), _overlap("method", "method.temperature")
-    (True, False)
-    >>> _overlap("seed", "task_seed"), _overlap("shot", "sampler.n_shot")
-    (True, True)
-    """
-    keys = [ARGUMENTS[one].key if one in ARGUMENTS else one for one in (first, second)]
-    keys = [_SEEDS_AXIS if key == "seeds" else key for key in keys]
-    return (
-        keys[0] == keys[1]
-        or ("seed" in keys and any(key in SEEDS for key in keys))
-        or ("training" in keys and all(key.partition(".")[0] == "training" for key in keys))
-    )
+def _key_of(name: str) -> str:
+    """Return the key that an axis sets; ``seeds`` are training seeds."""
+    if name == "seeds":
+        return _SEEDS_AXIS
+    return ARGUMENTS[name].key if name in ARGUMENTS else name
 
 
-def _check_apart(keys: Sequence[str]) -> None:
-    """Check that no two options of the same source set the same; ``seed`` may be refined.
+def _check_apart(names: Iterable[str]) -> None:
+    """Check that no two options set the same.
 
     Raises:
         OptionError: they do.
     """
-    for first, second in itertools.combinations(keys, 2):
-        if "seed" not in (first, second) and _overlap(first, second):
+    known: dict[str, str] = {}
+    for name in names:
+        if (key := _key_of(name)) in known:
             raise OptionError(
-                f"{argument(first)} and {argument(second)} set the same option; give one of them"
+                f"{argument(known[key])} and {argument(name)} set the same option; give it once"
             )
-
-
-def _checked(grid: Axes) -> dict[str, Sequence[Any]]:
-    """Return the axes with their arguments checked; ``seeds`` are training seeds.
-
-    Raises:
-        OptionError: an option is unknown, or two axes set the same.
-    """
-    found: dict[str, Sequence[Any]] = {}
-    for key, values in grid.items():
-        if key == "seeds":
-            if "seed" in grid or any(seed in grid for seed in SEEDS[1:]):
-                raise OptionError(
-                    f"{argument('seeds')} are training seeds: leave out "
-                    f"{argument('training_seed')} and {argument('seed')}, or give "
-                    f"{argument('task_seed')} for the tasks"
-                )
-            found[_SEEDS_AXIS] = read_seeds(plain_tree(list(values)))
-            continue
-        if "." not in key:
-            check_keys({key: values[0]})
-        found[key] = values
-    return found
+        known[key] = name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -26,16 +25,12 @@ from fsframework.engine.sweep import (
 )
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
-from fsframework.records import RunRecord
 
 __all__ = [
-    "STATES",
-    "Listed",
     "Planned",
     "Result",
     "Sweep",
     "check_options",
-    "expected_time",
     "listed_sweep",
     "planned_over",
     "sweep_of",
@@ -170,8 +165,7 @@ class Sweep:
             FsfError: the workers cannot be started.
         """
         folder, reporter = SweepFolder(self.session.workspace.runs), self.session.reporter
-        known = {key: folder.finished(key) for key in self.items}
-        ended = {key: end for key, end in known.items() if end is not None}
+        ended = {key: end for key in self.items if (end := folder.finished(key)) is not None}
         before = set(ended)
         folder.save(self.name, {key: item.name for key, item in self.items.items()})
         left, total = [self.items[key] for key in self.items if key not in ended], len(self.items)
@@ -183,23 +177,23 @@ class Sweep:
                 with closing(found):  # type: ignore[type-var]
                     for item, end in found:
                         ended[item.key] = end
+                        told = f"failed: {end.reason}" if end.reason else "finished"
                         reporter.say(
-                            f"{len(ended)} of {total}: {item.name}: {_told(folder, end)} "
-                            f"({end.seconds:.1f} s)"
+                            f"{len(ended)} of {total}: {item.name}: {told} ({end.seconds:.1f} s)"
                         )
                         advance(1)
         pairs = zip(self.planned, self.keys, strict=True)
         return [_result(one, ended.get(key), folder.runs, key in before) for one, key in pairs]
 
-    def listed(self) -> list[Listed]:
-        """Return the experiments, equal ones once; nothing runs."""
-        folder, found = SweepFolder(self.session.workspace.runs), dict[str, Listed]()
-        for number, (planned, key) in enumerate(zip(self.planned, self.keys, strict=True)):
-            if planned.resolved is None:
-                found[str(number)] = Listed(planned.name, "cannot run", planned.reason)
-            elif key not in found:
-                found[key] = _listed(folder, key, planned.name)
-        return list(found.values())
+    def listed(self) -> list[dict[str, str]]:
+        """Return name, state and detail of each experiment, equal ones once; nothing runs.
+
+        Details are the run, the reason of a failure, or what a worker is doing.
+        """
+        folder = SweepFolder(self.session.workspace.runs)
+        found = [_listed(folder, key, item.name) for key, item in self.items.items()]
+        errors = {one.name: one.reason for one in self.planned if one.error is not None}
+        return found + [_state(name, "cannot run", reason) for name, reason in errors.items()]
 
 
 def _result(planned: Planned, ended: Ended | None, runs: Path, before: bool) -> Result:
@@ -268,43 +262,8 @@ def _data_fingerprint(experiment: Experiment, opened: dict[str, str]) -> str:
     return opened[key]
 
 
-def _told(folder: SweepFolder, ended: Ended) -> str:
-    """Return the last gap of a run in a few words, or its last estimate, or why it failed."""
-    if ended.reason:
-        return f"failed: {ended.reason}"
-    try:
-        record = RunRecord.load(folder.runs / ended.run)
-    except FsfError as error:
-        return str(error)
-    found = list(record.estimates.values())
-    if not found:
-        return "finished"
-    last = ([one for one in found if len(one.arms) == 2] or found)[-1]
-    return f"{record.label(last).partition(' = ')[0]} {last}"
-
-
-STATES = ("finished", "running", "to do", "failed", "cannot run")
-
-
-@dataclass(frozen=True)
-class Listed:
-    """An experiment of a sweep.
-
-    Args:
-        experiment: its name.
-        state: one of ``STATES``.
-        detail: the run, the reason, or what its worker is doing.
-        seconds: that it took, if it is finished.
-    """
-
-    experiment: str
-    state: str
-    detail: str = ""
-    seconds: float | None = None
-
-
-def listed_sweep(name: str, session: Session) -> list[Listed]:
-    """Return the experiments of a sweep that was started before, by its name.
+def listed_sweep(name: str, session: Session) -> list[dict[str, str]]:
+    """Return the experiments of a sweep that was started before, as ``Sweep.listed`` does.
 
     Raises:
         RecordError: the sweep is unknown, or its file is damaged.
@@ -313,26 +272,14 @@ def listed_sweep(name: str, session: Session) -> list[Listed]:
     return [_listed(folder, key, name) for key, name in folder.experiments(name).items()]
 
 
-def _listed(folder: SweepFolder, key: str, name: str) -> Listed:
+def _listed(folder: SweepFolder, key: str, name: str) -> dict[str, str]:
     ended = folder.ended(key)
-    if ended is not None and ended.status == "failed":
-        return Listed(name, "failed", ended.reason)
     if ended is not None:
-        return Listed(name, "finished", f"{_told(folder, ended)} ({ended.run})", ended.seconds)
+        return _state(name, ended.status, ended.reason or ended.run)
     if folder.is_running(key):
-        return Listed(name, "running", folder.doing(key))
-    return Listed(name, "to do")
+        return _state(name, "running", folder.doing(key))
+    return _state(name, "to do")
 
 
-def expected_time(listed: Sequence[Listed]) -> str:
-    """Return a sentence on how long what is left may take; empty if nothing is left."""
-    left = sum(one.state in ("to do", "running") for one in listed)
-    known = [one.seconds for one in listed if one.seconds is not None]
-    if not left:
-        return ""
-    if not known:
-        return "none is finished yet that tells how long they take"
-    seconds = statistics.mean(known) * left
-    told = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-    told = told if seconds < 7200 else f"{seconds / 3600:.1f} h"
-    return f"what is left takes about {told} on one worker, judged by what is finished"
+def _state(name: str, state: str, detail: str = "") -> dict[str, str]:
+    return {"experiment": name, "state": state, "detail": detail}

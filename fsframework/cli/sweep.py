@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +22,7 @@ from fsframework.errors import FsfError
 
 if TYPE_CHECKING:
     from fsframework.api.sweeping import Finished
-    from fsframework.api.sweeps import Listed, Sweep
+    from fsframework.api.sweeps import Sweep
 
 __all__ = ["sweep"]
 
@@ -120,23 +119,19 @@ def _planned(context: click.Context, name: str | None) -> Sweep:
     )
 
 
-def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
-    """Print the state of each experiment, and how long those left may take."""
-    from fsframework.api.sweeps import STATES, expected_time
+def _print_listed(name: str, listed: Sequence[Mapping[str, str]], as_json: bool) -> None:
+    """Print the state of each experiment."""
     from fsframework.cli import render
 
     if as_json:
-        render.print_json({"sweep": name, "experiments": [asdict(one) for one in listed]})
+        render.print_json({"sweep": name, "experiments": listed})
         return
-    states = [f"{one.state}: {one.detail}".removesuffix(": ") for one in listed]
-    rows = [(str(n + 1), one.experiment, states[n]) for n, one in enumerate(listed)]
-    render.print_table(("", "experiment", "state"), rows)
+    rows = [(str(n), *one.values()) for n, one in enumerate(listed, start=1)]
+    render.print_table(("", "experiment", "state", "detail"), rows)
     click.echo()
-    number = Counter(one.state for one in listed)
-    counts = ", ".join(f"{number[state]} {state}" for state in STATES if number[state])
+    number = Counter(one["state"] for one in listed)
+    counts = ", ".join(f"{times} {state}" for state, times in number.items())
     click.echo(f"sweep {name}: {len(listed)} experiments: {counts}")
-    if left := expected_time(listed):
-        click.echo(left)
 
 
 def _print_finished(found: Finished) -> None:

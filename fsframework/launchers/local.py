@@ -131,8 +131,8 @@ class _Worker:
 
     def _start(self) -> None:
         self.pipe, other = _SPAWN.Pipe()
-        self.process = _SPAWN.Process(target=_serve, args=(other, self._logs))
-        with _environment(self._variables), _without_main():
+        self.process = _SPAWN.Process(target=_serve, args=(other, self._logs, self._variables))
+        with _without_main():
             self.process.start()
         other.close()
         self.log = _log_of(self._logs, self.process.pid)
@@ -173,8 +173,9 @@ def _stop(workers: Sequence[_Worker]) -> None:
         worker.kill()
 
 
-def _serve(pipe: Connection, logs: Path) -> None:
+def _serve(pipe: Connection, logs: Path, variables: Mapping[str, str]) -> None:
     """Call functions for the owner until it no longer asks: the life of a process."""
+    os.environ.update(variables)  # the libraries that read them are not imported yet
     os.setsid()  # a terminal's Ctrl-C is for the owner alone
     log = _log_of(logs, os.getpid())
     write_output_to(log)
@@ -201,20 +202,6 @@ def _end_with_owner() -> None:
 
 def _log_of(logs: Path, pid: int) -> Path:
     return logs / f"{socket.gethostname()}-{pid}.txt"
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of the environment for a block; libraries read them when they are imported."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
 
 
 @contextmanager

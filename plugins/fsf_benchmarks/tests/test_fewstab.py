@@ -336,7 +336,7 @@ def test_outcomes_that_are_gone_are_made_again(grid: Grid) -> None:
     ("override", "part"),
     [
         ("overrides = 3", "overrides must be a list of tables"),
-        ("[[overrides]]\nmethod = 'toy-near'", "number 1: sets no option"),
+        ("[[overrides]]\nmethod = 'toy-near'", "options below set"),
         ("[[overrides]]\nway = 5\n[overrides.set]\nseed = 1", "unknown key 'way'"),
         ("[[overrides]]\nmethod = 'protonett'\n[overrides.set]\nseed = 1", "mean 'protonet'"),
         ("[[overrides]]\n[overrides.set.training]\nepoch = 1", "training.epoch"),
