@@ -50,12 +50,8 @@ def split_counts(dataset: Dataset) -> tuple[SplitCounts, ...]:
         names = dataset.class_names if whole else dataset.splits.get(split, ())
         held = [by_name.get(name, 0) for name in names]
         classes, images = sum(size > 0 for size in held), sum(held)
-        found.append(SplitCounts(split, classes, images, _pair(published.get(split))))
+        found.append(SplitCounts(split, classes, images, published.get(split)))
     return tuple(found)
-
-
-def _pair(counts: tuple[int, int] | None) -> tuple[int, int] | None:
-    return None if counts is None else (counts[0], counts[1])
 
 
 def data_problems(dataset: Dataset) -> list[str]:

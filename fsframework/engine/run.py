@@ -32,7 +32,6 @@ from fsframework.engine.learning.model import (
 )
 from fsframework.engine.learning.training import start_stages
 from fsframework.engine.lineage import seen_by, under_test
-from fsframework.engine.options import Settings
 from fsframework.engine.preparation import Prepared, prepare
 from fsframework.engine.session import Session
 from fsframework.engine.training_job import TrainingJob
@@ -325,7 +324,6 @@ class _Job:
             pool.attributes.save(record.words_file(self.folder))
         found: dict[str, Outcomes] = {}
         source: ImageSource | None = None
-        parts = self.experiment.backbone, self.experiment.method
         used = np.unique(np.concatenate([t.images.ravel() for t in self.prepared.arms.values()]))
         reporter = self.session.reporter
         for arm, tasks in self.prepared.arms.items():
@@ -336,8 +334,7 @@ class _Job:
                 found[arm] = kept
                 continue
             # Runs with other tasks under test share the outcomes of the control.
-            key = _outcomes_key(parts, model, images, tasks, self.settings)
-            shared = self.session.workspace.cache / "outcomes" / key
+            shared = self._shared_outcomes(model, images, tasks)
             kept = load_sealed(shared, Outcomes.load, reporter)
             if kept is not None and kept.task_digest == tasks.digest:
                 found[arm] = kept
@@ -367,6 +364,20 @@ class _Job:
             found[arm].save(path)
         return ArmOutcomes(found, self.prepared.arms)
 
+    def _shared_outcomes(self, model: FewShotModel, images: Pixels, tasks: TaskSet) -> Path:
+        """Return the cached file of outcomes, named by a digest of everything that decides them."""
+        key = digest_of(
+            "outcomes",
+            fsframework.__version__,
+            [self.experiment.backbone.fingerprint, self.experiment.method.fingerprint],
+            model.weights_digest(),
+            images.digest,
+            tasks.digest,
+            f"{self.settings.query_batch} {self.settings.precision}",
+            model.mean.device.type,
+        )
+        return self.session.workspace.cache / "outcomes" / f"{key[:24]}.parquet"
+
 
 def _folder_name(experiment: Experiment, fingerprint: str) -> str:
     parts = [experiment.method.name, experiment.dataset.name]
@@ -383,31 +394,6 @@ def _written_outcomes(path: Path, digest: str | None) -> Outcomes | None:
     except DataError:
         return None
     return found if found.digest == digest else None
-
-
-def _outcomes_key(
-    components: tuple[Component, Component],
-    model: FewShotModel,
-    images: Pixels,
-    tasks: TaskSet,
-    settings: Settings,
-) -> str:
-    """Return a file name that is a digest of everything that decides outcomes.
-
-    Args:
-        components: backbone and method.
-    """
-    key = digest_of(
-        "outcomes",
-        fsframework.__version__,
-        [component.fingerprint for component in components],
-        model.weights_digest(),
-        images.digest,
-        tasks.digest,
-        f"{settings.query_batch} {settings.precision}",
-        model.mean.device.type,
-    )
-    return f"{key[:24]}.parquet"
 
 
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
