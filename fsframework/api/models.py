@@ -208,6 +208,7 @@ def model(
         FsfError: a name or an option is unknown, or weights are not available.
 
     >>> import fsframework as fsf
+    >>> import torch
     >>> pixels = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten())
     >>> fsf.model("ncc", backbone=pixels, image_size=16, device="cpu").image_size
     16

@@ -69,8 +69,12 @@ def _file_of(module: str) -> Path | None:
 def _is_in_work(name: str, file: Path) -> bool:
     """Whether a module may change without a version, as scripts and editable installs do."""
     top = top_level(name)
-    known = top == "fsframework" or top in sys.stdlib_module_names
-    return not known and not _ELSEWHERE.intersection(file.parts)
+    if top == "fsframework" or top in sys.stdlib_module_names:
+        return False
+    if _ELSEWHERE.intersection(file.resolve().parts):
+        return False
+    depth = len(name.split(".")) - (file.name != "__init__.py")
+    return not any(file.parents[depth].glob(f"{top}-*.dist-info"))
 
 
 class _Import(NamedTuple):
@@ -100,15 +104,17 @@ class _Source:
 
 def _follow(file: Path, top: Path, found: dict[str, str]) -> None:
     """Add the digests of a file and of what it imports of its package, whose folder is ``top``."""
-    key = file.relative_to(top.parent).as_posix()
-    if key in found:
-        return
-    stat = file.stat()
-    source = _read(file, stat.st_mtime_ns, stat.st_size)
-    found[key] = source.digest
-    inner = [_imported(file, top, one) for one in source.imports]
-    for one in chain(*inner, top.rglob("*.py") if source.dynamic else ()):
-        _follow(one, top, found)
+    waiting = [file]
+    while waiting:
+        file = waiting.pop()
+        key = file.relative_to(top.parent).as_posix()
+        if key in found:
+            continue
+        stat = file.stat()
+        source = _read(file, stat.st_mtime_ns, stat.st_size)
+        found[key] = source.digest
+        waiting += chain.from_iterable(_imported(file, top, one) for one in source.imports)
+        waiting += top.rglob("*.py") if source.dynamic else ()
 
 
 def _imported(file: Path, top: Path, one: _Import) -> Iterable[Path]:

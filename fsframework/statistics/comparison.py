@@ -506,9 +506,9 @@ def _estimate(
     """Return a contrast of the methods as an estimate."""
     return Estimate(
         values.measure.statistic,
-        one.value,
-        one.low,
-        one.high,
+        float(one.value),  # JSON has no numbers of NumPy's
+        float(one.low),
+        float(one.high),
         level,
         "open" if one.estimator in LEVELS else values.scope,
         paired or values.paired_arms,
@@ -519,7 +519,7 @@ def _estimate(
         values.query_batch,
         values.measure.arms,
         n_seeds=one.n_seeds,
-        seed_deviation=one.seed_deviation,
+        seed_deviation=None if one.seed_deviation is None else float(one.seed_deviation),
     )
 
 

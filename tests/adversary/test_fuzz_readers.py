@@ -192,7 +192,6 @@ GENERATED: dict[str, tuple[Reader, st.SearchStrategy[bytes]]] = {
     ),
     "declaration": (_of("declaration"), _DOCUMENT.map(lambda text: text.encode())),
     "split": (_of("split"), _JSON.map(lambda v: _json(v))),
-    "estimate": (_of("estimate"), _JSON.map(lambda v: _json({"what": "an estimate", "value": v}))),
     "record": (_of("record"), _JSON.map(lambda v: _json(v))),
     "captions": (
         _of("captions"),

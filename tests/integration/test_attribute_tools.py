@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import fsframework
-from fsframework.values import AttributeTable
 from tests.conftest import Fsf
 
 DATA = ("--dataset", "planted", "-o", "dataset.n_per_class=8", "-o", "dataset.size=16")
@@ -24,7 +23,7 @@ def test_statistics_of_the_embedded_words(fsf: Fsf) -> None:
     assert fsf("attributes", "stats", *DATA, "--queries", "auto").returncode == 2
 
 
-def test_tables_agree_and_merge(fsf: Fsf, tmp_path: Path) -> None:
+def test_tables_agree(fsf: Fsf, tmp_path: Path) -> None:
     pool = fsframework.pool({"name": "planted", "n_per_class": 8, "size": 16})
     with (tmp_path / "own.csv").open("w", newline="") as file:
         writer = csv.writer(file)
@@ -32,14 +31,7 @@ def test_tables_agree_and_merge(fsf: Fsf, tmp_path: Path) -> None:
         writer.writerows(zip(pool.keys, pool.metadata["words"], strict=True))
     extract = ("attributes", "extract", "--detector", "metadata", *DATA)
     assert fsf(*extract, "whole.parquet").returncode == 0
-    whole = AttributeTable.load(tmp_path / "whole.parquet")
-    for part, keys in (("1", whole.keys[:80]), ("2", whole.keys[80:])):
-        whole.aligned(keys).save(tmp_path / f"{part}.parquet")
-    merged = fsf("attributes", "merge", "all.parquet", "2.parquet", "1.parquet")
-    assert merged.returncode == 0, merged.stderr
-    assert "all.parquet: 160 images, 32 words" in merged.stdout
-    assert "exists; give --force" in fsf("attributes", "merge", "all.parquet", "1.parquet").stderr
-    told = json.loads(fsf("attributes", "agree", "all.parquet", "own.csv", "--json").stdout)
+    told = json.loads(fsf("attributes", "agree", "whole.parquet", "own.csv", "--json").stdout)
     assert (told["images"], told["jaccard"], told["a"]["accuracy"]) == (160, 1.0, 1.0)
 
 

@@ -84,11 +84,8 @@ def test_help_names_the_commands_of_the_core_only(
     for name in ("run", "data", "plugins"):
         assert f"\n  {name} " in text, name
     for name in (
-        "compare",
         "benchmark",
         "predict",
-        "plan",
-        "rank",
         "import",
         "recipes",
         "attributes",

@@ -46,7 +46,7 @@ def test_a_malformed_tensor_is_described(made: Callable[[Tensor], Tensor], found
     method = component(Prototypes).create()
     wanted = r"it must return finite floating-point numbers of shape \(2, 4, 3\) on cpu"
     with pytest.raises(
-        PluginError, match=f"method 'prototypes': scores returned {found}; {wanted}"
+        PluginError, match=f"method 'Prototypes': scores returned {found}; {wanted}"
     ):
         check_tensor(method, "scores", made(torch.ones(SHAPE)), SHAPE, CPU)
 
@@ -152,9 +152,7 @@ def test_a_method_that_changes_itself_is_restored_and_named(
     if method is not Training:  # there a batch's statistics depend on the batch
         assert all((one == found[0]).all() for one in found)
     [line] = reporter.lines
-    told = (
-        f"note: method '{method.__name__.lower()}' changes its weights or buffers while it scores"
-    )
+    told = f"note: method '{method.__name__}' changes its weights or buffers while it scores"
     assert line.startswith(f"{told} ({DRIFTING[method]}"), line
     assert line.endswith("; they are restored after each call")
 
@@ -183,8 +181,8 @@ class NotFinite(Prototypes):
 @pytest.mark.parametrize(
     ("backbone", "method", "message"),
     [
-        (Mapped, Prototypes, r"backbone 'mapped': encode returned float32 of shape \(15, 3\)"),
-        (TinyBackbone, NotFinite, "method 'notfinite': embed returned .* not finite"),
+        (Mapped, Prototypes, r"backbone 'Mapped': encode returned float32 of shape \(15, 3\)"),
+        (TinyBackbone, NotFinite, "method 'NotFinite': embed returned .* not finite"),
     ],
 )
 def test_what_is_embedded_is_checked(
@@ -234,5 +232,5 @@ def test_a_broken_loss_is_named(tmp_path: Path, loss: Any, message: str) -> None
     data = Blobs()
     split = Split(data.pool("train"), data.images(data.split_indices("train"), 16))
     stage = Stage(epochs=1, steps=2, validation_tasks=0, n_query=4)
-    with pytest.raises(PluginError, match=f"method 'lossy': {message}"), contained():
+    with pytest.raises(PluginError, match=f"method 'Lossy': {message}"), contained():
         run(tmp_path, (split, None), [stage], method=lossy(loss))
