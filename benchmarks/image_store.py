@@ -29,8 +29,8 @@ from fsframework.cli.render import print_table
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.engine.cache.images import ImageStore
-from fsframework.engine.cache.workspace import Workspace
 from fsframework.engine.progress import Reporter
+from fsframework.engine.session import Workspace
 
 SIZE, WIDTH, HEIGHT = 84, 500, 375
 QUALITIES = (75, 92)
@@ -51,7 +51,7 @@ from fsframework.engine.cache.images import ImageStore, pixels_of
 from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.engine.learning.model import build_model
 from fsframework.engine.progress import Reporter
-from fsframework.engine.cache.workspace import Workspace
+from fsframework.engine.session import Workspace
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 keep_freed_memory()

@@ -23,8 +23,8 @@ from fsframework.engine.learning.evaluation import ImageSource, embedded
 from fsframework.engine.learning.evaluation import evaluate as evaluate_model
 from fsframework.engine.learning.model import (
     FewShotModel,
+    base_classes_of,
     build_model,
-    load_header,
     lowered,
     resolve_device,
     save_tensors,
@@ -34,7 +34,7 @@ from fsframework.engine.learning.scoring import Scorer
 from fsframework.engine.learning.training import start_stages
 from fsframework.engine.session import Session
 from fsframework.engine.stages import Precision
-from fsframework.errors import DataError, OptionError, RecordError
+from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.values import (
@@ -284,7 +284,7 @@ def network_of(experiment: Experiment, size: int) -> FewShotModel:
         experiment.backbone,
         experiment.method,
         size,
-        0 if settings.model is None else _base_classes(settings.model),
+        0 if settings.model is None else base_classes_of(settings.model),
         settings.training_seed,
         # The weights of a run replace the pretrained ones, whose file or hub is not needed.
         pretrained=settings.model is None,
@@ -301,13 +301,6 @@ def _trained(network: FewShotModel) -> Trained:
     held = {id(p) for p in network.extractor.parameters()}
     own = any(id(p) not in held for p in network.method.parameters())
     return "backbone" if own and network.method.learns_from != "nothing" else "all"
-
-
-def _base_classes(folder: Path) -> int:
-    weights = folder / "weights.safetensors"
-    if not weights.exists():
-        raise RecordError(f"{folder}: has no weights; run the command that made it again")
-    return int(load_header(weights).get("n_base_classes", 0))
 
 
 def evaluate(  # noqa: PLR0913 - an option each

@@ -15,18 +15,10 @@ from fsframework.interfaces.component import Configurable
 if TYPE_CHECKING:
     from fsframework.testing import CheckResult, Make
 
-__all__ = ["Plugin", "check_plugin", "describe_plugin", "plugins", "registry_with"]
+__all__ = ["Plugin", "check_plugin", "describe_plugin", "plugins"]
 
 _PLACE = {"selector": "detector.selector"}
 """Option prefix of a kind that only appears as a part of another."""
-
-
-def registry_with(files: Sequence[str | Path]) -> Registry:
-    """Return a registry that also has the plugin classes of some Python files."""
-    registry = Registry()
-    for path in files:
-        registry.load_file(path)
-    return registry
 
 
 def plugins(
@@ -39,7 +31,7 @@ def plugins(
         files: Python files whose plugin classes are listed too.
         load: import every plugin, so that the status shows which are broken; else none is imported.
     """
-    registry = registry_with(files)
+    registry = Registry(files)
     found = registry.plugins(kind)
     return [_with_status(registry, plugin) for plugin in found] if load else found
 
@@ -77,7 +69,7 @@ def describe_plugin(
     Raises:
         PluginError: the name is unknown or ambiguous, or the plugin is broken.
     """
-    registry = registry_with(files)
+    registry = Registry(files)
     plugin = _find(registry, name, kind)
     loaded = _load(registry, plugin)
     if plugin.kind == "command":
@@ -168,7 +160,7 @@ def check_plugin(
     """
     from fsframework.testing import check_component
 
-    registry, bare = registry_with(files), name.partition(":")[0]
+    registry, bare = Registry(files), name.partition(":")[0]
     # Options belong to one plugin.
     found = [_find(registry, bare, kind)] if options else _find_all(registry, bare, kind)
     # All are made before the first is checked, so that a wrong option is told at once.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.run_rows import run_options, run_settings
 from fsframework.api.session import Session, open_session
-from fsframework.engine.cache.workspace import Workspace
 from fsframework.engine.configuration import Experiment
+from fsframework.engine.session import Workspace
 from fsframework.engine.staging import OVERRIDING
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
 from fsframework.records import (
@@ -344,7 +344,7 @@ def run_folder(run: str | Path, runs_dir: str | Path | None = None) -> Path:
     Raises:
         RecordError: no run or several runs match.
     """
-    return find_run(str(run), Workspace.default(None if runs_dir is None else Path(runs_dir)).runs)
+    return find_run(str(run), Workspace.default(runs_dir).runs)
 
 
 def remove_run(folder: Path) -> None:
@@ -474,7 +474,7 @@ class Runs(Sequence[Run]):
 
 def runs(folder: str | Path | None = None) -> Runs:
     """Return the runs of a folder; by default those of ``FSF_RUNS``, else of ``./runs``."""
-    place = Workspace.default(None if folder is None else Path(folder)).runs
+    place = Workspace.default(folder).runs
     found, broken = [], {}
     for path, record in list_records(place):
         if isinstance(record, RecordError):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fsframework.api.plugins import registry_with
-from fsframework.engine.cache.workspace import Workspace
+from fsframework.components.registry import Registry
 from fsframework.engine.progress import Reporter, usual_reporter
-from fsframework.engine.session import Session
+from fsframework.engine.session import Session, Workspace
 
 __all__ = ["Reporter", "Session", "open_session"]
 
@@ -29,8 +28,8 @@ def open_session(
         progress: whether progress is shown on standard error, as bars on a terminal, else as lines.
     """
     workspace = Workspace.default(
-        None if runs_dir is None else Path(runs_dir),
-        None if cache_dir is None else Path(cache_dir),
+        runs_dir,
+        cache_dir,
     )
     reporter = usual_reporter() if progress else Reporter()
-    return Session(registry_with(plugins), workspace, reporter)
+    return Session(Registry(plugins), workspace, reporter)

@@ -63,9 +63,9 @@ def train_experiment(experiment: Experiment, session: Session) -> TrainedModel:
     for one in (*pixel_notes(source, settings, device), *([note] if note else ())):
         session.reporter.note(one)
     job = TrainingJob(experiment, source, way_shot, device, session)
-    model, images = job.untrained(), job.images()
-    trained = job.train(model, images, lambda _: None)
+    model, splits = job.untrained(), job.splits()
+    trained = job.train(model, splits, lambda _: None)
     tested = under_test(experiment.dataset, source.store.dataset, "train")
     data, _ = seen_by(tested, model.extractor, experiment.stages, trains=True)
     data = replace(data, image_size=model.size)
-    return TrainedModel(model, trained, len(images[0][0]), data, experiment.options)
+    return TrainedModel(model, trained, len(splits[0].pool), data, experiment.options)

@@ -69,9 +69,8 @@ def _file_of(module: str) -> Path | None:
 def _is_in_work(name: str, file: Path) -> bool:
     """Whether a module may change without a version, as scripts and editable installs do."""
     top = top_level(name)
-    if top == "fsframework" or top in sys.stdlib_module_names:
-        return False
-    if _ELSEWHERE.intersection(file.resolve().parts):
+    known = top == "fsframework" or top in sys.stdlib_module_names
+    if known or _ELSEWHERE.intersection(file.resolve().parts):
         return False
     depth = len(name.split(".")) - (file.name != "__init__.py")
     return not any(file.parents[depth].glob(f"{top}-*.dist-info"))

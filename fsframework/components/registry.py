@@ -149,17 +149,22 @@ def _described(plugin: Plugin) -> InstalledCommand:
 
 
 class Registry:
-    """Installed plugins, and those of files given with ``--plugin``.
+    """Installed plugins, and those of Python files.
+
+    Args:
+        files: whose plugin classes it has too, as those of ``--plugin``.
 
     >>> registry = Registry()
     >>> {plugin.kind for plugin in registry.plugins()} <= set(registry.kinds)
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, files: Iterable[str | Path] = ()) -> None:
         self._classes: dict[Plugin, type[Any]] = {}
         self._of_files: dict[tuple[str, str], Plugin] = {}
         self._registered: dict[tuple[str, str], Plugin] = {}
+        for file in files:
+            self.load_file(file)
 
     @functools.cached_property
     def _distributions(self) -> tuple[Distribution, ...]:

@@ -15,8 +15,8 @@ from fsframework.components.objects import component_of, named
 from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, plain, resolve_component, resolve_settings
+from fsframework.engine.lineage import size_of
 from fsframework.engine.options import ARGUMENTS, SEEDS, Settings, check_keys
-from fsframework.engine.pretrained_files import size_of
 from fsframework.engine.recipes import Recipe
 from fsframework.engine.stages import Stage
 from fsframework.engine.staging import (

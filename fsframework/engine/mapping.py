@@ -14,9 +14,8 @@ from typing import Any
 from fsframework.components.options import Given
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import plain
-from fsframework.engine.cache.workspace import Workspace
 from fsframework.engine.progress import Reporter
-from fsframework.engine.session import Session
+from fsframework.engine.session import Session, Workspace
 from fsframework.errors import OptionError, Voice, speaking, voice
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 
@@ -55,10 +54,7 @@ def portable(node: Any, name: str) -> Any:
 @functools.lru_cache(maxsize=1)
 def worker_session(workspace: Workspace, plugins: tuple[str, ...]) -> Session:
     """Return the session of a worker, which has the plugin classes of some files."""
-    registry = Registry()
-    for file in plugins:
-        registry.load_file(Path(file))
-    return Session(registry, workspace, Reporter())
+    return Session(Registry(plugins), workspace, Reporter())
 
 
 def mapped(

@@ -118,7 +118,8 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         found = drawn_tasks(experiment, source.dataset, session, trains=trains)
     else:
         found = tasks_of_file(experiment, source.dataset, session, trains=trains)
-    experiment, pool, arms, notes = found.experiment, found.pool, found.arms, found.notes
+    experiment, pool, arms = found.experiment, found.pool, found.arms
+    notes = (*found.fitting, *found.notes)
     if trains:
         _demand_room_for_training(experiment.stages, arms.tested, source.store.row_bytes)
     notes += (

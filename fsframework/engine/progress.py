@@ -67,20 +67,11 @@ class ConsoleReporter(Reporter):
             BarColumn,
             MofNCompleteColumn,
             Progress,
-            ProgressColumn,
-            Task,
             TextColumn,
             TimeElapsedColumn,
             TimeRemainingColumn,
         )
         from rich.table import Column
-        from rich.text import Text
-
-        class Remark(ProgressColumn):
-            """Shows the remark in what room the other columns leave."""
-
-            def render(self, task: Task) -> Text:
-                return Text(task.fields["note"], no_wrap=True, overflow="ellipsis")
 
         with Progress(
             TextColumn("{task.description:<22}", table_column=Column(no_wrap=True)),
@@ -88,16 +79,19 @@ class ConsoleReporter(Reporter):
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
             TimeElapsedColumn(table_column=Column(no_wrap=True)),
             TimeRemainingColumn(table_column=Column(no_wrap=True)),
-            Remark(),
+            TextColumn(
+                "{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis")
+            ),
             console=self._console,
         ) as progress:
             task = progress.add_task(name, total=total, completed=done, note="")
 
+            remark = ""
+
             def advance(amount: int = 1, note: str = "") -> None:
-                if note:
-                    progress.update(task, advance=amount, note=note)
-                else:
-                    progress.update(task, advance=amount)
+                nonlocal remark
+                remark = note or remark
+                progress.update(task, advance=amount, note=remark)
 
             yield advance
 

@@ -22,6 +22,7 @@ from fsframework.components.resolution import Component, plain
 from fsframework.engine.cache.images import Pixels, known_digest
 from fsframework.engine.cache.sealed import held, load_sealed, save_sealed
 from fsframework.engine.configuration import Experiment
+from fsframework.engine.learning.batches import Split
 from fsframework.engine.learning.evaluation import ImageSource, evaluate
 from fsframework.engine.learning.history import Curve
 from fsframework.engine.learning.model import (
@@ -54,7 +55,7 @@ from fsframework.statistics.differences import bootstrap_of_few
 from fsframework.statistics.estimation import estimates_of, saturation
 from fsframework.statistics.estimators import Interval
 from fsframework.statistics.results import MethodResult
-from fsframework.values import ArmOutcomes, Arms, ImagePool, Outcomes, TaskSet, digest_of
+from fsframework.values import ArmOutcomes, Arms, Outcomes, TaskSet, digest_of
 
 __all__ = [
     "RunResult",
@@ -94,16 +95,14 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
         return _Job(prepared, session, timer).run()
 
 
-class _Timer:
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+class _Timer(dict[str, float]):
+    """Wall-clock seconds by stage."""
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        spent = time.perf_counter() - started
-        self.seconds[name] = round(self.seconds.get(name, 0.0) + spent, 3)
+        self[name] = round(self.get(name, 0.0) + time.perf_counter() - started, 3)
 
 
 class _Job:
@@ -191,7 +190,7 @@ class _Job:
             start_stages(model, self.experiment.stages, whole=self.settings.model is not None)
         with self.timer("images"):
             tested = self.prepared.source.pixels(self.settings.split, self.session.reporter)
-            splits = self.training.images() if trains else []
+            splits = self.training.splits() if trains else []
         record = earlier or _new_record(self.prepared, model, trains=trains)
         record.save(self.folder)
         sweep(self.folder)
@@ -210,7 +209,7 @@ class _Job:
             notes=tuple(
                 dict.fromkeys((*record.notes, *_interval_notes(outcomes, self.settings.interval)))
             ),
-            timings={**record.timings, **self.timer.seconds},
+            timings={**record.timings, **self.timer},
         )
         record.save(self.folder)
         return RunResult(self.folder, record, False)
@@ -272,7 +271,7 @@ class _Job:
         )
 
     def _with_training(
-        self, record: RunRecord, model: FewShotModel, splits: list[tuple[ImagePool, Pixels]]
+        self, record: RunRecord, model: FewShotModel, splits: list[Split]
     ) -> RunRecord:
         """Train the model in place, and record how it went."""
         watch = Curve(self.folder, tensorboard=self.settings.tensorboard)
@@ -294,7 +293,7 @@ class _Job:
         record: RunRecord,
         model: FewShotModel,
         images: Pixels,
-        splits: list[tuple[ImagePool, Pixels]],
+        splits: list[Split],
     ) -> RunRecord:
         """Return the record with the digest of the weights, which are saved with the run."""
         digest, path = model.weights_digest(), self.folder / WEIGHTS_NAME
@@ -302,7 +301,7 @@ class _Job:
             # Outcomes of other weights, as of a training on another device, must not be mixed in.
             for stale in self.folder.glob("outcomes-*.parquet"):
                 stale.unlink()
-        trained_on = zip(_TRAINED_ON, (pixels.digest for _, pixels in splits), strict=False)
+        trained_on = zip(_TRAINED_ON, (split.digest for split in splits), strict=False)
         found = {"weights": digest, "images": images.digest, **dict(trained_on)}
         record = replace(record, digests={**record.digests, **found})
         try:

@@ -27,13 +27,12 @@ from fsframework._digest import digest_of
 from fsframework._files import atomic_write
 from fsframework._reading import read_file
 from fsframework.components.resolution import canonical
-from fsframework.engine.cache.workspace import Workspace
 from fsframework.engine.configuration import Experiment, resolve_experiment
 from fsframework.engine.mapping import MOST_DEATHS, mapped, portable, worker_session
 from fsframework.engine.preparation import stage_digests
 from fsframework.engine.progress import Advance, Reporter
 from fsframework.engine.run import run_experiment
-from fsframework.engine.session import Session
+from fsframework.engine.session import Session, Workspace
 from fsframework.errors import FsfError, RecordError, refusal
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.records import RunRecord, load_outcomes

@@ -411,19 +411,14 @@ class FoundTasks:
         pool: that the tasks refer to, with its words, if any.
         arms: the tasks.
         fitting: what was changed to fit the data, and why.
-        words: what a reader must know about the words.
+        notes: what a reader must know about the words.
     """
 
     experiment: Experiment
     pool: ImagePool
     arms: Arms
     fitting: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader of the numbers must know."""
-        return (*self.fitting, *self.words)
+    notes: tuple[str, ...] = ()
 
 
 def candidate_splits(

@@ -10,17 +10,15 @@ from pathlib import Path
 import torch
 
 import fsframework
-from fsframework.components.resolution import Component, canonical, resolve_component
-from fsframework.engine.cache.images import Pixels
+from fsframework.components.resolution import canonical, resolve_component
 from fsframework.engine.cache.sealed import held
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.history import History
 from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.engine.learning.model import (
-    WEIGHTS_NAME,
     FewShotModel,
+    base_classes_of,
     build_model,
-    load_header,
 )
 from fsframework.engine.learning.training import (
     EPISODES,
@@ -34,7 +32,7 @@ from fsframework.engine.preparation import Source, changed_options, stage_digest
 from fsframework.engine.session import Session
 from fsframework.errors import OptionError
 from fsframework.records import RunRecord
-from fsframework.values import ImagePool, digest_of
+from fsframework.values import digest_of
 
 __all__ = ["TrainingJob"]
 
@@ -102,84 +100,55 @@ class TrainingJob:
             resolve_component(self.session.registry, kind, record.components[kind].to_tree())
             for kind in ("backbone", "method")
         )
-        header = load_header(folder / WEIGHTS_NAME)
-        n_base = int(header.get("n_base_classes", 0))
-        size = self.source.store.size
+        size, n_base = self.source.store.size, base_classes_of(folder)
         model = build_model(backbone, method, size, n_base, 0, pretrained=False)
         start_from(model, folder, whole=True)
         return model
 
-    def images(self) -> list[tuple[ImagePool, Pixels]]:
+    def splits(self) -> list[Split]:
         """Return the images trained and validated on."""
         dataset, reporter = self.source.dataset, self.session.reporter
         names = [name for name in ("train", "val") if name in dataset.splits]
-        return [(dataset.pool(name), self.source.pixels(name, reporter)) for name in names]
+        return [Split(dataset.pool(name), self.source.pixels(name, reporter)) for name in names]
 
     def train(
-        self,
-        model: FewShotModel,
-        images: Sequence[tuple[ImagePool, Pixels]],
-        watch: Callable[[History], None],
+        self, model: FewShotModel, splits: Sequence[Split], watch: Callable[[History], None]
     ) -> Trained:
         """Train the model in place, or take the weights of an equal training from the cache.
 
         Args:
-            images: those of ``images``.
+            splits: those of ``splits``.
             watch: called with the history so far after each epoch.
         """
-        training, key = self._training(model, images)
-        folder = self.session.workspace.cache / "training" / key[:24]
-        with held(folder, self.session.reporter):
-            trained = train(model, training, folder, self.session.reporter, watch)
-        watch(trained.history)
-        return trained
-
-    def _training(
-        self, model: FewShotModel, images: Sequence[tuple[ImagePool, Pixels]]
-    ) -> tuple[Training, str]:
-        """Return the training of an untrained model, and its key."""
-        episodes = resolve_component(self.session.registry, "sampler", EPISODES)
-        first, *others = (Split(pool, pixels) for pool, pixels in images)
+        experiment, session = self.experiment, self.session
+        seed = experiment.settings.training_seed
+        episodes = resolve_component(session.registry, "sampler", EPISODES)
+        first, *others = splits
         training = Training(
-            self.experiment.stages,
+            experiment.stages,
             self.way_shot,
             (first, others[0] if others else None),
-            self.experiment.settings.training_seed,
+            seed,
             self.device,
             episodes,
             self.model,
             self.model_of,
         )
-        key = _key(self.experiment, self.way_shot, model, images, episodes, self.device.type)
-        return training, key
-
-
-def _key(
-    experiment: Experiment,
-    way_shot: tuple[int, int],
-    model: FewShotModel,
-    splits: Sequence[tuple[ImagePool, Pixels]],
-    episodes: Component,
-    device: str,
-) -> str:
-    """Return the digest of everything that decides the trained weights.
-
-    Args:
-        way_shot: way and shot of the tasks under test.
-        model: untrained; no fingerprint need cover its pretrained weights.
-        splits: images and pixels of the splits trained and validated on.
-        episodes: the sampler of the training episodes.
-        device: its type.
-    """
-    return digest_of(
-        "training",
-        fsframework.__version__,
-        [pixels.digest for _, pixels in splits],
-        [pool.fingerprint for pool, _ in splits],
-        [experiment.backbone.fingerprint, experiment.method.fingerprint],
-        [model.weights_digest()],
-        canonical([changed_options(experiment), way_shot, experiment.settings.training_seed]),
-        [episodes.fingerprint],
-        canonical(stage_digests(experiment.stages)),
-        device,
-    )
+        # Everything that decides the weights; no fingerprint need cover pretrained ones.
+        key = digest_of(
+            "training",
+            fsframework.__version__,
+            [split.digest for split in splits],
+            [split.pool.fingerprint for split in splits],
+            [experiment.backbone.fingerprint, experiment.method.fingerprint],
+            [model.weights_digest()],
+            canonical([changed_options(experiment), self.way_shot, seed]),
+            [episodes.fingerprint],
+            canonical(stage_digests(experiment.stages)),
+            self.device.type,
+        )
+        folder = session.workspace.cache / "training" / key[:24]
+        with held(folder, session.reporter):
+            trained = train(model, training, folder, session.reporter, watch)
+        watch(trained.history)
+        return trained

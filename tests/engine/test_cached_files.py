@@ -17,9 +17,9 @@ from fsframework._files import atomic_write, locked
 from fsframework.engine.cache.images import ImageStore, known_digest, pixels_of
 from fsframework.engine.cache.rows import Records, Rows, records_of
 from fsframework.engine.cache.sealed import load_sealed, save_sealed
-from fsframework.engine.cache.workspace import Workspace
 from fsframework.engine.learning import evaluation
 from fsframework.engine.learning.evaluation import ImageSource, evaluate
+from fsframework.engine.session import Workspace
 from fsframework.errors import FsfError
 from fsframework.testing.toys import toy_pool
 from fsframework.values import IntArray, TaskSet

@@ -24,10 +24,10 @@ from fsframework.engine.cache.images import (
     without_broken,
 )
 from fsframework.engine.cache.rows import Rows
-from fsframework.engine.cache.workspace import Workspace
 from fsframework.engine.learning.evaluation import ImageSource, predict
 from fsframework.engine.learning.model import FewShotModel, build_model
 from fsframework.engine.progress import Reporter
+from fsframework.engine.session import Workspace
 from fsframework.errors import DataError, FsfError
 from fsframework.values import IntArray, UInt8Array
 from tests.toys import Blobs, Counting, PixelPrototypes, Prototypes, TinyBackbone, component

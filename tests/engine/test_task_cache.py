@@ -10,9 +10,8 @@ import pytest
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.engine import tasks
-from fsframework.engine.cache.workspace import Workspace
 from fsframework.engine.progress import Reporter
-from fsframework.engine.session import Session
+from fsframework.engine.session import Session, Workspace
 from fsframework.engine.tasks import draw_arms
 from fsframework.testing.toys import toy_pool
 from tests.toys import Counting

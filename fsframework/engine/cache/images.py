@@ -18,8 +18,8 @@ import numpy.typing as npt
 import xxhash
 
 from fsframework.engine.cache.rows import Records, Rows, records_of
-from fsframework.engine.cache.workspace import Workspace
 from fsframework.engine.progress import Reporter
+from fsframework.engine.session import Workspace
 from fsframework.errors import DataError, argument
 from fsframework.interfaces.dataset import Dataset, Decoding
 from fsframework.values import BoolArray, IntArray, UInt8Array, demand_disk, digest_of

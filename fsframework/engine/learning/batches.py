@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from fsframework._calls import checked
-from fsframework.engine.cache.images import PixelSource
+from fsframework.engine.cache.images import Pixels, PixelSource
 from fsframework.engine.learning.model import FewShotModel, pixels_to
 from fsframework.engine.learning.scoring import check_tensor
 from fsframework.engine.stages import Stage
 from fsframework.errors import OptionError
 from fsframework.interfaces.method import Batch
 from fsframework.interfaces.views import ViewMaker, Views
-from fsframework.values import ImagePool, IntArray, TaskSet
+from fsframework.values import ImagePool, IntArray, TaskSet, digest_of
 
 __all__ = ["Split", "StepBatches"]
 
@@ -32,6 +32,11 @@ class Split:
 
     pool: ImagePool
     pixels: PixelSource
+
+    @property
+    def digest(self) -> str:
+        """Digest of the pixels."""
+        return self.pixels.digest if isinstance(self.pixels, Pixels) else digest_of(self.pixels)
 
 
 class StepBatches:

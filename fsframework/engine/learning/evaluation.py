@@ -17,7 +17,6 @@ from fsframework._calls import about, is_out_of_memory
 from fsframework.engine.cache.images import Pixels, PixelSource
 from fsframework.engine.cache.rows import Records, Rows, records_of
 from fsframework.engine.cache.sealed import load_sealed, remove_sealed, save_sealed
-from fsframework.engine.cache.workspace import Workspace
 from fsframework.engine.learning.model import (
     FewShotModel,
     load_tensors,
@@ -29,6 +28,7 @@ from fsframework.engine.learning.model import (
 )
 from fsframework.engine.learning.scoring import Scorer, check_tensor
 from fsframework.engine.progress import Reporter
+from fsframework.engine.session import Workspace
 from fsframework.engine.stages import Precision
 from fsframework.errors import DataError, argument
 from fsframework.values import IntArray, Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of

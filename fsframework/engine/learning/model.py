@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,8 +28,8 @@ from fsframework.values import UInt8Array, digest_of
 __all__ = [
     "WEIGHTS_NAME",
     "FewShotModel",
+    "base_classes_of",
     "build_model",
-    "load_header",
     "load_tensors",
     "lowered",
     "pixels_to",
@@ -265,17 +264,18 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
         raise DataError(f"{path}: cannot be read as weights ({reason})") from None
 
 
-def load_header(path: Path) -> dict[str, Any]:
-    """Read only the header of what ``save_tensors`` wrote.
+def base_classes_of(folder: Path) -> int:
+    """Return the number of base classes that the weights in the folder of a run are for.
 
     Raises:
         DataError: the file is missing or damaged.
     """
+    path = folder / WEIGHTS_NAME
     try:
         check_file(path)
         with safe_open(path, framework="pt") as file:
-            found: dict[str, Any] = parse_json((file.metadata() or {}).get("fsframework", "{}"))
-            return found
+            header = parse_json((file.metadata() or {}).get("fsframework", "{}"))
+            return int(header.get("n_base_classes", 0))
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read as weights ({reason})") from None

@@ -36,7 +36,7 @@ from fsframework.engine.learning.model import (
     weights_from,
 )
 from fsframework.engine.learning.scoring import check_tensor
-from fsframework.engine.pretrained_files import facts_of
+from fsframework.engine.lineage import facts_of
 from fsframework.engine.progress import Advance, Reporter
 from fsframework.engine.stages import Stage
 from fsframework.errors import DataError, InfeasibleTask, OptionError, argument

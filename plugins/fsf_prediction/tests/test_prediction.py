@@ -14,11 +14,10 @@ from fsf_prediction.prediction import MOST_DRAWS, Predictions, draws_of, predict
 from fsframework.components.options import Given
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
-from fsframework.engine.cache.workspace import Workspace
 from fsframework.engine.learning.evaluation import ImageSource, predict
 from fsframework.engine.learning.model import build_model
 from fsframework.engine.progress import Reporter
-from fsframework.engine.session import Session
+from fsframework.engine.session import Session, Workspace
 from fsframework.errors import DataError, FsfError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.values import TaskSet

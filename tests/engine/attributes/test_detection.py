@@ -13,9 +13,8 @@ import pytest
 
 import fsframework as fsf
 from fsframework.components.registry import Registry
-from fsframework.engine.cache.workspace import Workspace
 from fsframework.engine.detection import Detection
-from fsframework.engine.session import Session
+from fsframework.engine.session import Session, Workspace
 from fsframework.errors import DataError, PluginError
 from fsframework.interfaces import AttributeDetector, Captioner, WordSelector
 from fsframework.values import AttributeTable, ImageRecord

@@ -12,10 +12,10 @@ import fsframework as fsf
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.engine.cache.images import ImageStore, Pixels, pixels_of
-from fsframework.engine.cache.workspace import Workspace
 from fsframework.engine.learning import evaluation
 from fsframework.engine.learning.evaluation import ImageSource, evaluate, predict
 from fsframework.engine.learning.model import FewShotModel, build_model
+from fsframework.engine.session import Workspace
 from fsframework.errors import PluginError
 from fsframework.values import ArmOutcomes, Arms, Outcomes, QueryBatch, TaskSet
 from tests.toys import (
