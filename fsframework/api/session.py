@@ -9,7 +9,7 @@ from fsframework.components.registry import Registry
 from fsframework.engine.progress import Reporter, usual_reporter
 from fsframework.engine.session import Session, Workspace
 
-__all__ = ["Reporter", "Session", "open_session"]
+__all__ = ["Reporter", "Session", "Workspace", "open_session"]
 
 
 def open_session(

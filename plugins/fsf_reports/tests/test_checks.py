@@ -187,7 +187,7 @@ class Labels(Section):
 
 
 class Remembering(Labels):
-    """Tells how often it was asked."""
+    """It counts the calls."""
 
     def __init__(self, *, lines: int = 2):
         super().__init__(lines=lines)

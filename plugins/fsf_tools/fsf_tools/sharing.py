@@ -8,7 +8,7 @@ end, so that batches are those of one process.
 from __future__ import annotations
 
 import functools
-import pickle
+import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from fsframework.api.launchers import (
     without_launcher,
     worker_session,
 )
-from fsframework.api.session import Session
+from fsframework.api.session import Session, Workspace
 from fsframework.api.stores import held
 from fsframework.errors import FsfError
 from fsframework.interfaces import Launcher, WorkerDied, contained
@@ -39,22 +39,25 @@ Prepare = Callable[[Mapping[str, Any], Session, Mapping[str, Any]], Do]
 _LEAST_ROWS, _MOST_PARTS = 256, 256
 
 
-def _do_rows(pickled: bytes, rows: IntArray) -> str:
+_Work = tuple[Prepare, Mapping[str, Any], Workspace, tuple[str, ...], Mapping[str, Any]]
+"""What a worker needs: ``prepare``, the options, folders, files of plugins, further arguments."""
+
+_prepared: dict[str, Do] = {}
+"""The function of this worker, by the token of the work; it is prepared once for all parts."""
+
+
+def _do_rows(token: str, work: _Work, rows: IntArray) -> str:
     """Compute some rows in a worker, and return why that failed; empty if it did not."""
     try:
         with contained():
-            _prepared(pickled)(rows)
+            if token not in _prepared:
+                prepare, tree, workspace, plugins, options = work
+                _prepared.clear()
+                _prepared[token] = prepare(tree, worker_session(workspace, plugins), options)
+            _prepared[token](rows)
     except FsfError as error:
         return " ".join(str(error).split())
     return ""
-
-
-@functools.lru_cache(maxsize=1)
-def _prepared(pickled: bytes) -> Do:
-    """Prepare once for all parts of the same work."""
-    prepare, tree, workspace, plugins, options = pickle.loads(pickled)
-    found: Do = prepare(tree, worker_session(workspace, plugins), options)
-    return found
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ class Sharing:
         def died(_: int, end: WorkerDied) -> None:
             reporter.say(f"a worker died: {end}")
 
-        work = functools.partial(_do_rows, self._pickled())
+        work = functools.partial(_do_rows, secrets.token_hex(8), self._work())
         parts, logs = slices_of(rows, block), folder / "logs"
         with held(folder, reporter, waiting=waiting):
             with reporter.stage(label, len(rows)) as advance:
@@ -116,9 +119,9 @@ class Sharing:
                     advance(n_rows)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _pickled(self) -> bytes:
+    def _work(self) -> _Work:
         tree, workspace = portable(self.tree, "the command"), self.session.workspace.absolute()
-        return pickle.dumps((self.prepare, tree, workspace, self.plugins, self.options))
+        return self.prepare, tree, workspace, self.plugins, self.options
 
 
 def slices_of(rows: IntArray, block: int) -> list[IntArray]:
