@@ -86,7 +86,6 @@ def test_help_names_the_commands_of_the_core_only(
     for name in (
         "benchmark",
         "predict",
-        "import",
         "recipes",
         "attributes",
         "runs",

@@ -97,7 +97,7 @@ class NoLauncher:
 class Positional(Processes):
     """A positional option."""
 
-    def __init__(self, processes: int = 1):
+    def __init__(self, processes: int = 2):
         self.processes = processes
 
 
