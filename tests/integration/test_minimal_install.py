@@ -88,7 +88,6 @@ def test_help_names_the_commands_of_the_core_only(
         "predict",
         "recipes",
         "attributes",
-        "runs",
         "tasks",
     ):
         assert f"\n  {name} " not in text, name
