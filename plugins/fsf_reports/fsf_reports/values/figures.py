@@ -78,7 +78,7 @@ class FigureDeclaration:
         title: one sentence; empty for none.
         x_axis: what the horizontal axis shows, with its unit; ``y_axis`` the vertical one.
         panels: from left to right.
-        caption_axis: what the captions of the panels are; empty where there are none.
+        caption_axis: what the captions of the panels are; empty without captions.
         source: the publication whose figure it is; empty for none.
         mark: ``bars`` from zero in groups; ``points`` in a plane, with intervals on both axes where
             ``x`` has one; ``whiskers``, dots with intervals, categories down the side and values
