@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from PIL import Image
 from torch import nn
 
 import fsframework as fsf
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Dataset
+from tests.toys import image_folder
 
 PLANTED = {"name": "planted", "size": 32, "n_per_class": 40}
 
@@ -87,14 +87,7 @@ def test_a_pipeline_of_scikit_learn_on_a_folder(tmp_path: Path) -> None:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    rng = np.random.default_rng(0)
-    for c, colour in enumerate(np.linspace(40, 200, 6)):
-        for i in range(12):
-            noise = rng.normal(colour, 20, (16, 16, 3)).clip(0, 255).astype(np.uint8)
-            path = tmp_path / "images" / f"class{c}" / f"{i}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(noise).save(path)
-    data = fsf.dataset(f"folder:{tmp_path / 'images'}")
+    data = fsf.dataset(f"folder:{image_folder(tmp_path / 'images', 'abcdef', 12)}")
     arms = fsf.draw("random", fsf.pool(data, split="all"), tasks=10, way=3, shot=3, queries=4)
 
     def logistic(support: Any, labels: Any, query: Any) -> Any:

@@ -21,6 +21,8 @@ from fsframework.interfaces import Control, FewShotMethod, Statistic
 from fsframework.values import FloatArray, Outcomes
 from tests.conftest import Fsf
 
+pytestmark = pytest.mark.usefixtures("shared_cache")
+
 PLANTED = {"name": "planted", "size": 32, "n_per_class": 40}
 SMALL: dict[str, Any] = {
     "dataset": PLANTED, "shot": 1, "queries": 5, "tasks": 30, "progress": False,
@@ -68,7 +70,8 @@ def test_a_call_gives_what_the_command_gives(fsf_: Fsf, tmp_path: Path) -> None:
 
 
 @pytest.fixture(name="fsf_")
-def _fsf(fsf: Fsf) -> Fsf:
+def _fsf(fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fsf:
+    monkeypatch.chdir(tmp_path)
     return fsf
 
 
@@ -99,11 +102,6 @@ def test_a_class_of_a_script_equals_the_same_code_in_a_file(fsf_: Fsf, tmp_path:
     of_file = fsf.run(method={"name": "mine", "power": 1.0}, plugins=["mine.py"], **SMALL)
     assert str(of_file.folder) == told["folder"]
     assert values(fsf.run(method=Mine, **SMALL)) != values(run)
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 NOTEBOOK = """

@@ -23,6 +23,7 @@ from tests.forked import finished, started
 
 Fsf = Callable[..., subprocess.CompletedProcess[str]]
 
+pytestmark = pytest.mark.usefixtures("shared_cache")
 SMALL = (
     *("--sampler", "random", "--way", "2", "--queries", "2", "--tasks", "10", "--device", "cpu"),
     *("-o", "dataset.n_per_class=8", "-o", "dataset.size=16", "-o", "training.epochs=0"),
