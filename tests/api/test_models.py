@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import fsframework as fsf
+from fsf_methods.metric import ProtoNet
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Dataset
 from tests.toys import image_folder
@@ -115,12 +116,6 @@ def test_scores_that_are_not_scores_are_refused(
         fsf.evaluate(lambda *_: scores, arms, data, progress=False)
 
 
-def test_tasks_must_be_of_the_data(arms: fsf.Arms) -> None:
-    other = fsf.dataset({**PLANTED, "n_per_class": 30})
-    with pytest.raises(DataError, match="the tasks were not drawn from a split of these data"):
-        fsf.evaluate(nearest, arms, other, progress=False)
-
-
 def test_tasks_of_a_pool_of_one_s_own_are_found_by_their_keys(data: Dataset) -> None:
     whole = fsf.pool(data, split="all")
     keep = np.flatnonzero(whole.labels < 8)[::-1]
@@ -132,9 +127,10 @@ def test_tasks_of_a_pool_of_one_s_own_are_found_by_their_keys(data: Dataset) -> 
     assert found["random"].task_accuracy.mean() > 0.25
 
 
-def test_a_method_without_a_backbone_says_what_it_needs(arms: fsf.Arms, data: Dataset) -> None:
-    from fsf_methods.metric import ProtoNet
-
+def test_what_does_not_fit_says_what_it_needs(arms: fsf.Arms, data: Dataset) -> None:
+    other = fsf.dataset({**PLANTED, "n_per_class": 30})
+    with pytest.raises(DataError, match="the tasks were not drawn from a split of these data"):
+        fsf.evaluate(nearest, arms, other, progress=False)
     with pytest.raises(OptionError, match="ProtoNet needs a backbone: give fsframework.model"):
         fsf.evaluate(ProtoNet(), arms, data, progress=False)
 

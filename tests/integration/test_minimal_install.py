@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -46,9 +45,11 @@ def installed(tmp_path: Path) -> dict[str, str]:
     )  # fmt: skip
     libraries = folder / "libraries"
     libraries.mkdir()
-    for entry in Path(sysconfig.get_paths()["purelib"]).iterdir():
-        if not entry.name.startswith(("fsf", "__")) and not entry.name.endswith(".pth"):
-            (libraries / entry.name).symlink_to(entry)
+    for place in (Path(path) for path in sys.path if path.endswith("-packages")):
+        for entry in place.iterdir():
+            link = libraries / entry.name
+            if not entry.name.startswith(("fsf", "__")) and not link.is_symlink():
+                link.symlink_to(entry)
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     return {**kept, "PYTHONPATH": f"{folder / 'site'}{os.pathsep}{libraries}"}
 

@@ -86,7 +86,7 @@ def test_ways_queries_and_split_that_are_open_follow_the_data(
 def test_a_file_says_which_arm_and_whether_it_is_a_placebo(fsf: Fsf, tmp_path: Path) -> None:
     run = fsframework.run(
         method="ncc", dataset=PLANTED, way=3, shot=1, queries=4, tasks=10, placebo=True,
-        image_size=16, progress=False,
+        image_size=16, training={"epochs": 0}, progress=False,
     )  # fmt: skip
     file = run.folder / "tasks-biased.safetensors"
     verified = fsf("tasks", "verify", str(file), *DATA)
