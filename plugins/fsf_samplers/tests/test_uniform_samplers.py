@@ -27,11 +27,14 @@ FitsUniform = Callable[[Counter[object], int], None]
 UNBALANCED = (20, 74, 128, 182, 236, 290, 344, 400)
 
 
-# The samplers with their usual options are checked with all other plugins.
 @parametrize_with_checks(
     [
+        RandomSampler,
+        DepletingSampler,
         partial(DepletingSampler, choose="by-what-is-left"),
         partial(ContextSampler, n_shot=2, n_query=3, n_contexts=2),
+        FewStabSampler,
+        FewStabPublishedSampler,
     ]
 )
 def test_conformance(make: Make, check: Check) -> None:
