@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -108,7 +109,7 @@ def check_images_independent(make: Make) -> None:
     """The words of an image do not depend on the other images."""
     detector = make()
     together = detector.detect(_toys(detector, _MANY))
-    for part in (*(slice(i, i + 1) for i in (0, 1, 2, _MANY - 1)), slice(30, 10, -1)):
+    for part in (*(slice(i, i + 1) for i in (0, 1, 2, _MANY - 1)), slice(14, 6, -1)):
         for index, words in zip(
             range(_MANY)[part], make().detect(_toys(detector, _MANY)[part]), strict=True
         ):
@@ -233,7 +234,8 @@ def check_options_told(make: Make) -> None:
     detector = make()
     detector.prepare(device="cpu", offline=True)
     images = _toys(detector, _MANY)
-    expected, told = detector.detect(images), dict(detector.provenance())
+    told = dict(detector.provenance())
+    expected: list[frozenset[str]] = []
     for option, other in variants(make):
         try:
             other.prepare(device="cpu", offline=True)
@@ -241,7 +243,8 @@ def check_options_told(make: Make) -> None:
         except FsfError:
             continue  # what this value needs is not here
         if same:
-            require_same_words(option, expected, lambda other=other: other.detect(images))
+            expected = expected or detector.detect(images)
+            require_same_words(option, expected, functools.partial(other.detect, images))
 
 
 @suite.answers(after=[check_no_memory])

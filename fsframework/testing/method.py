@@ -623,7 +623,7 @@ def check_loss_labels(make: Make) -> None:
 @suite.check(after=[check_loss, check_same_weights])
 def check_training_repeats(make: Make) -> None:
     """Two steps of training from one seed give the same weights again."""
-    methods = [built(make).train() for _ in range(2)]
+    methods = (built(make).train(), built(make).train())
     if methods[0].learns_from == "nothing":
         raise NotApplicable("it does not learn")
     for seed in range(2):
@@ -660,7 +660,7 @@ def _step(method: FewShotMethod, seed: int) -> Tensor:
             with torch.no_grad():
                 for parameter, gradient in zip(learning, gradients, strict=True):
                     if gradient is not None:
-                        parameter -= 0.01 * gradient.clamp(-1, 1)
+                        parameter.sub_(0.01 * gradient.clamp(-1, 1))
         carried, method.carried = method.carried, {}
         with torch.no_grad():
             method.after_step({name: tensor.detach() for name, tensor in carried.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from fsframework.interfaces.selector import WordSelector
@@ -107,7 +108,7 @@ def check_options_told(make: Make) -> None:
     expected, told = selector.select(_CAPTIONS), dict(selector.provenance())
     for option, other in variants(make):
         if dict(other.provenance()) == told:
-            require_same_words(option, expected, lambda other=other: other.select(_CAPTIONS))
+            require_same_words(option, expected, functools.partial(other.select, _CAPTIONS))
 
 
 @suite.check()
