@@ -369,19 +369,20 @@ def _follow(module: str, file: Path, walk: _Walk) -> None:
         if file in walk.files:
             continue
         source = _read(file, _state(file))
-        key = file.relative_to(root).as_posix()
-        # Of a script only that counts which a class refers to, and what it imports.
+        # Of a script only that counts which a class refers to, and what it imports. The name of a
+        # single file is not its code.
+        key = "" if file.parent == root else file.relative_to(root).as_posix()
         main = file == walk.modules.get("__main__")
-        walk.files[file] = (file.name, "") if main else (key, source.digest)
+        walk.files[file] = ("", "") if main else (key, source.digest)
         if not main:
-            _demand_imported(key, file, source)
+            _demand_imported(file, root, source)
         waiting += chain.from_iterable(_imported(file, root, one, walk) for one in source.imports)
         if source.dynamic and file.parent != root:
             top = root / file.relative_to(root).parts[0]
             waiting += [(one, root) for one in top.rglob("*.py")]
 
 
-def _demand_imported(key: str, file: Path, source: _Source) -> None:
+def _demand_imported(file: Path, root: Path, source: _Source) -> None:
     """Check that a module, if it is in memory, was made of the text that its file has now.
 
     Raises:
@@ -393,7 +394,7 @@ def _demand_imported(key: str, file: Path, source: _Source) -> None:
             f"{file}: Python takes the bytecode of an earlier text for that of this file, since "
             f"its size and time are the same; remove {source.outdated} and start again"
         )
-    name = key.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    name = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
     spec = getattr(sys.modules.get(name), "__spec__", None)
     if spec is not None:
         then, digest = _IMPORTED.setdefault(name, (spec, source.digest))
