@@ -7,15 +7,15 @@ from pathlib import Path
 
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.detection import Detection
-from fsframework.engine.session import Session
-from fsframework.engine.tasks import (
+from fsframework.engine.preparation import (
     candidate_splits,
-    check_tasks,
     detection_of,
     drawn_tasks,
     pool_of,
     split_of_tasks,
 )
+from fsframework.engine.session import Session
+from fsframework.engine.tasks import check_tasks
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.values import Arms, ImagePool, TaskSet

@@ -11,9 +11,8 @@ from fsframework.engine.cache.rows import Rows, records_of
 from fsframework.engine.cache.sealed import held
 from fsframework.engine.configuration import Experiment, resolve_images
 from fsframework.engine.learning.evaluation import FeatureStore
-from fsframework.engine.preparation import open_source, open_store
+from fsframework.engine.preparation import candidate_splits, open_source, open_store
 from fsframework.engine.session import Session
-from fsframework.engine.tasks import candidate_splits
 from fsframework.errors import OptionError, argument
 
 __all__ = [

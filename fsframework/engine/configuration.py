@@ -126,6 +126,18 @@ class Experiment:
         return recipe.described(self.dataset.name, self.backbone.name, shape)
 
     @property
+    def reducible(self) -> list[set[str]]:
+        """For each stage, the options that neither the user nor a recipe the user named sets."""
+        open_origins = ["default"]
+        if "recipe" not in self.given:
+            open_origins += [self.recipe.origin] if self.recipe else []
+            open_origins += [self.lent_recipe.lent_origin] if self.lent_recipe else []
+        return [
+            {name for name, origin in origins.items() if origin in open_origins}
+            for origins in self.stage_origins
+        ]
+
+    @property
     def learns(self) -> bool:
         """Whether anything is to be trained, judged by the options."""
         return any(

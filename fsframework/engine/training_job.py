@@ -13,6 +13,7 @@ import fsframework
 from fsframework.components.resolution import canonical, resolve_component
 from fsframework.engine.cache.sealed import held
 from fsframework.engine.configuration import Experiment
+from fsframework.engine.learning.episodes import EPISODES
 from fsframework.engine.learning.history import History
 from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.engine.learning.model import (
@@ -21,15 +22,15 @@ from fsframework.engine.learning.model import (
     build_model,
 )
 from fsframework.engine.learning.training import (
-    EPISODES,
     Split,
     Trained,
     Training,
     start_from,
     train,
 )
-from fsframework.engine.preparation import Source, changed_options, stage_digests
+from fsframework.engine.preparation import Source
 from fsframework.engine.session import Session
+from fsframework.engine.stages import changed_options, stage_digests
 from fsframework.errors import OptionError
 from fsframework.records import RunRecord
 from fsframework.values import digest_of
@@ -142,7 +143,7 @@ class TrainingJob:
             [split.pool.fingerprint for split in splits],
             [experiment.backbone.fingerprint, experiment.method.fingerprint],
             [model.weights_digest()],
-            canonical([changed_options(experiment), self.way_shot, seed]),
+            canonical([changed_options(experiment.stages), self.way_shot, seed]),
             [episodes.fingerprint],
             canonical(stage_digests(experiment.stages)),
             self.device.type,

@@ -18,13 +18,12 @@ from fsf_methods.gradient import MAML
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.engine.learning import batches, training
+from fsframework.engine.learning.episodes import EPISODES, check_stages
 from fsframework.engine.learning.model import FewShotModel, build_model
 from fsframework.engine.learning.training import (
-    EPISODES,
     Split,
     Trained,
     Training,
-    check_stages,
     start_from,
     train,
 )

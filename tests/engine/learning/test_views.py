@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from fsframework.components.registry import Registry
+from fsframework.engine.learning.episodes import check_stages
 from fsframework.engine.learning.model import build_model
-from fsframework.engine.learning.training import Split, check_stages, train
+from fsframework.engine.learning.training import Split, train
 from fsframework.engine.stages import Stage
 from fsframework.errors import OptionError, PluginError
 from fsframework.interfaces import Batch, FewShotMethod, ViewMaker, Views
