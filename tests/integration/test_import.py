@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from torch.nn import functional
 
 from fsf_importing.libfewshot import LibFewShot
@@ -151,7 +150,7 @@ def test_an_imported_run_is_evaluated_on_other_data(fsf, checkpoint) -> None:
 
 
 # Way, shot and query of the configuration stay 5, 1 and 15.
-@pytest.mark.parametrize(("way", "shot", "query"), [(5, 1, 3), (3, 2, 4), (7, 3, 1), (2, 1, 1)])
+@pytest.mark.parametrize(("way", "shot", "query"), [(3, 2, 4), (2, 1, 1)])
 def test_agreement_is_found_for_any_shape_of_tasks(fsf, checkpoint, way, shot, query) -> None:
     path = episode(checkpoint, way, shot, query)
     done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path), "--json")
@@ -192,17 +191,15 @@ def test_a_difference_is_told_and_nothing_written(fsf, tmp_path, checkpoint) -> 
     assert fsf(*check, path).returncode == 1
 
 
-@pytest.mark.parametrize("shape", [(-1,), (1, -1)])
-def test_labels_must_be_equal(fsf, checkpoint, shape) -> None:
+def test_labels_must_be_equal(fsf, checkpoint) -> None:
     scores, _ = reference(checkpoint, images_of(5, 1, 3), 5, 1, training=False)
     labels = scores.argmax(axis=1)
-    path = episode(checkpoint, 5, 1, 3, output=labels.reshape(shape).astype(np.float32))
+    path = episode(checkpoint, 5, 1, 3, output=labels.reshape(1, -1).astype(np.float32))
     done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path))
     assert done.returncode == 0, done.stderr
     assert "0 of 15" in done.stdout
-
     labels[4] = (labels[4] + 1) % 5
-    path = episode(checkpoint, 5, 1, 3, output=labels.reshape(shape))
+    path = episode(checkpoint, 5, 1, 3, output=labels)
     done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path), "--tolerance", "1")
     assert done.returncode == 1
     assert "1 of 15" in done.stdout
@@ -231,80 +228,24 @@ def test_a_file_to_compare_with_that_does_not_fit(fsf, tmp_path, checkpoint, oth
     assert not (tmp_path / "runs").exists()
 
 
-def configured(**changes):
-    """Change keys of the configuration; dots lead into it."""
-
-    def change(checkpoint: Path) -> None:
-        path = checkpoint / "config.yaml"
-        config = yaml.safe_load(path.read_text())
-        for dotted, value in changes.items():
-            *above, last = dotted.split("__")
-            node = config
-            for key in above:
-                node = node[key]
-            node[last] = value
-        path.write_text(yaml.safe_dump(config))
-
-    return change
-
-
-def weighted(**changes):
-    """Change weights of the checkpoint, or take them out."""
-
-    def change(checkpoint: Path) -> None:
-        path = checkpoint / "model_best.pth"
-        state = torch.load(path, weights_only=True)
-        state |= {f"emb_func.layer{name.replace('_', '.', 2)}": v for name, v in changes.items()}
-        torch.save({k: v for k, v in state.items() if v is not None}, path)
-
-    return change
-
-
 @pytest.mark.parametrize(
-    ("change", "arguments", "said"),
+    ("arguments", "said"),
     [
-        (None, ("--check", "nowhere.npz"), ("--check nowhere.npz", "no such file")),
-        (None, ("--check", "config.yaml"), ("config.yaml", ".npz")),
-        (None, ("--tolerance", "0"), ("--tolerance", "0.0")),
-        (None, ("-o", "importer.checkpoint=model_last.pth"), ("model_last.pth: no such file",)),
-        (None, ("-o", "importer.file=x"), ("importer.file",)),
-        (None, ("-o", "checkpoint"), ("KEY=VALUE",)),
-        (None, ("-o", "checkpoint=model_last.pth"), ("-o importer.checkpoint=",)),
-        (lambda at: (at / "config.yaml").unlink(), (), ("config.yaml: no such file",)),
-        (configured(classifier__name="MeTAL"), (), ("config.yaml", "classifier.name", "MeTAL")),
-        (configured(backbone__name="WRN"), (), ("config.yaml", "backbone.name", "WRN")),
-        (configured(classifier__kwargs={"margin": 1}), (), ("classifier.kwargs.margin",)),
-        (configured(backbone__kwargs={"is_flat": True}), (), ("backbone.kwargs.is_flat",)),
-        (configured(classifier=None), (), ("config.yaml", "classifier.name")),
-        (configured(way_num="five"), (), ("config.yaml", "way_num", "'five'")),
-        (
-            weighted(**{"1_0_weight": None, "4_1_running_var": None, "5_0_weight": torch.zeros(3)}),
-            (),
-            (
-                "missing: emb_func.layer1.0.weight, emb_func.layer4.1.running_var",
-                "not in the model: emb_func.layer5.0.weight",
-            ),
-        ),
-        (
-            weighted(**{"2_0_weight": torch.zeros(64, 3, 3, 3), "4_1_bias": torch.zeros(32)}),
-            (),
-            (
-                "emb_func.layer2.0.weight is (64, 3, 3, 3), must be (64, 64, 3, 3)",
-                "emb_func.layer4.1.bias is (32,), must be (64,)",
-            ),
-        ),
+        (("libfewshot", "checkpoint", "--check", "nowhere.npz"), ("nowhere.npz", "no such file")),
+        (("libfewshot", "checkpoint", "--tolerance", "0"), ("--tolerance", "0.0")),
+        (("libfewshot", "checkpoint", "-o", "importer.checkpoint=last.pth"), ("last.pth: no",)),
+        (("libfewshot", "checkpoint", "-o", "importer.file=x"), ("importer.file",)),
+        (("libfewshot", "checkpoint", "-o", "checkpoint"), ("KEY=VALUE",)),
+        (("libfewshot", "checkpoint", "-o", "checkpoint=x"), ("-o importer.checkpoint=",)),
+        (("libfewshot", "incomplete"), ("config.yaml: no such file",)),
+        (("libfewshot", "nowhere"), ("nowhere: no such folder",)),
+        (("libfewshots", "nowhere"), ("'libfewshots'", "did you")),
     ],
 )
-def test_what_does_not_fit_is_named(fsf, tmp_path, checkpoint, change, arguments, said) -> None:
-    if change is not None:
-        change(checkpoint)
-    one_line(fsf("import", "libfewshot", str(checkpoint), *arguments), *said)
+def test_what_does_not_fit_is_named(fsf, tmp_path, checkpoint, arguments, said) -> None:
+    (tmp_path / "incomplete").mkdir()
+    one_line(fsf("import", *arguments), *said)
     assert not (tmp_path / "runs").exists()
-
-
-def test_what_is_not_there_is_named(fsf) -> None:
-    one_line(fsf("import", "libfewshot", "nowhere"), "nowhere: no such folder")
-    one_line(fsf("import", "libfewshots", "nowhere"), "unknown importer 'libfewshots'", "did you")
 
 
 class Touch:

@@ -32,13 +32,6 @@ def folders(root: Path, classes: list[str], images: int = 4) -> Path:
     return root
 
 
-def metacoco(root: Path) -> Path:
-    return folders(
-        root,
-        [f"{c}/{where}" for c in ("dog", "cat", "carpet", "cup", "rat", "sink") for where in "ab"],
-    )
-
-
 def miniimagenet(root: Path) -> Path:
     root.mkdir()
     synsets = {"train": ("n01532829", "n01558993"), "test": ("n01930112", "n01981276")}
@@ -47,18 +40,6 @@ def miniimagenet(root: Path) -> Path:
         content = {"image_data": np.stack([picture(i, 84) for i in range(8)]), "class_dict": rows}
         file = root / f"mini-imagenet-cache-{split}.pkl"
         file.write_bytes(pickle.dumps(content, protocol=2))
-    return root
-
-
-def cifar(root: Path) -> Path:
-    root.mkdir()
-    names = ["dolphin", "seal", "beaver", "otter", "whale", "poppy"]
-    labels = np.repeat(np.arange(6, dtype=np.uint8), 4)[:, None]
-    rows = np.concatenate(
-        [0 * labels, labels, np.stack([picture(i, 32).reshape(-1) for i in range(24)])], axis=1
-    )
-    (root / "train.bin").write_bytes(rows.tobytes())
-    (root / "fine_label_names.txt").write_text("\n".join(names) + "\n")
     return root
 
 
@@ -72,13 +53,7 @@ def eurosat_zip(root: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "make"),
-    [
-        ("metacoco", metacoco),
-        ("miniimagenet", miniimagenet),
-        ("cifar-fs", cifar),
-        ("eurosat", eurosat_zip),
-    ],
+    ("name", "make"), [("miniimagenet", miniimagenet), ("eurosat", eurosat_zip)]
 )
 def test_a_miniature_is_checked_and_measured(
     name: str, make: Any, fsf: Fsf, tmp_path: Path
