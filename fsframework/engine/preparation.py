@@ -70,13 +70,13 @@ class Source:
 
     Args:
         dataset: without the images that cannot be read, if those are skipped.
-        store: of the decoded images of the whole data set.
         broken: rows of images that are skipped, with the reasons.
+        store: of the decoded images of the whole data set.
     """
 
     dataset: Dataset
-    store: ImageStore
     broken: Mapping[int, str]
+    store: ImageStore
 
     def pixels(self, split: str | None, reporter: Reporter) -> Pixels:
         """Return the decoded images of a split, by default of ``test``."""
@@ -192,7 +192,7 @@ def run_identity(experiment: Experiment, data: str, arms: Arms, device: str) -> 
         arms: the tasks.
         device: its type.
     """
-    settings, training = experiment.settings, changed_options(experiment.stages)
+    settings, stages = experiment.settings, experiment.stages
     decides: dict[str, Any] = {
         "fsframework": fsframework.__version__,
         "components": [
@@ -203,17 +203,22 @@ def run_identity(experiment: Experiment, data: str, arms: Arms, device: str) -> 
         "settings": differing(Settings, {name: getattr(settings, name) for name in _DECIDING}),
         "device": device,
     }
-    stages: Any = stage_digests(experiment.stages)
-    own = {"training": training, "stages": stages, "seed": settings.training_seed}
-    fingerprint = digest_of("run", canonical({**decides, **own}))
+    training: dict[str, Any] = {
+        "training": changed_options(stages),
+        "stages": stage_digests(stages),
+    }
+    alike = training
     if settings.model is not None:
         source = RunRecord.load(settings.model)
-        stages = source.group or source.digests.get("weights", source.fingerprint)
-        training = [
-            {key: value for key, value in stage.items() if key != "init_from"} for stage in training
-        ]
-    alike = {"training": training, "stages": stages}
-    return fingerprint, digest_of("group", canonical({**decides, **alike}))
+        alike = {
+            "training": [
+                {key: value for key, value in stage.items() if key != "init_from"}
+                for stage in training["training"]
+            ],
+            "stages": source.group or source.digests.get("weights", source.fingerprint),
+        }
+    run = {**decides, **training, "seed": settings.training_seed}
+    return digest_of("run", canonical(run)), digest_of("group", canonical({**decides, **alike}))
 
 
 def open_store(
@@ -241,14 +246,13 @@ def open_source(experiment: Experiment, session: Session, *, trains: bool) -> So
     settings = experiment.settings
     store = open_store(experiment.dataset, experiment.backbone, settings, session)
     dataset = store.dataset
-    used = [s for s in ("train", "val") if s in dataset.splits and trains]
-    used.append(settings.split or ("test" if "test" in dataset.splits else "all"))
-    _demand_room(store, used, session)
-    broken: dict[int, str] = {}
-    if settings.broken == "skip":
-        splits = dict.fromkeys([*used[:-1], settings.split or "all"])
-        dataset, broken = without_broken(store, list(splits), session.reporter)
-    return Source(dataset=dataset, store=store, broken=broken)
+    trained_on = [s for s in ("train", "val") if s in dataset.splits and trains]
+    usual = "test" if "test" in dataset.splits else "all"
+    _demand_room(store, [*trained_on, settings.split or usual], session)
+    if settings.broken != "skip":
+        return Source(dataset, {}, store)
+    splits = [*trained_on, settings.split or "all"]
+    return Source(*without_broken(store, splits, session.reporter), store)
 
 
 def _demand_room(store: ImageStore, splits: Sequence[str], session: Session) -> None:

@@ -17,10 +17,9 @@ import torch
 
 import fsframework
 from fsframework._calls import contained
-from fsframework._files import sweep
+from fsframework._files import held, load_sealed, save_sealed, sweep
 from fsframework.components.resolution import Component, plain
 from fsframework.engine.cache.images import Pixels, known_digest
-from fsframework.engine.cache.sealed import held, load_sealed, save_sealed
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.batches import Split
 from fsframework.engine.learning.evaluation import ImageSource, evaluate
@@ -91,7 +90,7 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     with timer("tasks"):
         prepared = prepare(experiment, session)
     running = session.workspace.cache / "running" / prepared.fingerprint[:24]
-    with held(running, session.reporter):
+    with held(running, session.reporter.note):
         return _Job(prepared, session, timer).run()
 
 
@@ -334,7 +333,7 @@ class _Job:
                 continue
             # Runs with other tasks under test share the outcomes of the control.
             shared = self._shared_outcomes(model, images, tasks)
-            kept = load_sealed(shared, Outcomes.load, reporter)
+            kept = load_sealed(shared, Outcomes.load, reporter.note)
             if kept is not None and kept.task_digest == tasks.digest:
                 found[arm] = kept
                 kept.save(path)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fsframework._calls import text_of
 from fsframework._digest import digest_of
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 __all__ = [
-    "AUGMENTATIONS",
     "SCHEDULES",
     "Precision",
     "Stage",
@@ -34,7 +33,6 @@ Precision = Literal["fp32", "bf16", "fp16"]
 """Number format of a backbone; operations unsafe in the shorter formats stay in fp32."""
 
 Augmentation = Literal["resized-crop", "color-jitter", "flip"]
-AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from fsframework._calls import checked
+from fsframework._files import load_sealed, save_sealed
 from fsframework.components.objects import component_of
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, canonical
-from fsframework.engine.cache.sealed import load_sealed, save_sealed
 from fsframework.engine.progress import Reporter
 from fsframework.engine.session import Session
 from fsframework.errors import DataError, InfeasibleTask, argument
@@ -80,7 +80,7 @@ def draw_tasks(
             session.workspace.cache / "tasks" / f"{key[:24]}.safetensors",
             session.reporter,
         )
-        kept = load_sealed(path, TaskSet.load, reporter)
+        kept = load_sealed(path, TaskSet.load, reporter.note)
         if kept is not None:
             return kept
     if n_tasks is not None:

@@ -13,10 +13,9 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from fsframework._files import atomic_write, locked
+from fsframework._files import atomic_write, load_sealed, locked, save_sealed
 from fsframework.engine.cache.images import ImageStore, known_digest, pixels_of
 from fsframework.engine.cache.rows import Records, Rows, records_of
-from fsframework.engine.cache.sealed import load_sealed, save_sealed
 from fsframework.engine.learning import evaluation
 from fsframework.engine.learning.evaluation import ImageSource, evaluate
 from fsframework.engine.session import Workspace
@@ -179,18 +178,18 @@ def test_a_file_may_be_that_of_before_a_kill(tmp_path: Path) -> None:
     save_sealed(path, lambda place: atomic_write(place, "one"))
     save_sealed(path, lambda place: atomic_write(place, "two"))
     reporter = Noting()
-    assert load_sealed(path, Path.read_text, reporter) == "two"
+    assert load_sealed(path, Path.read_text, reporter.note) == "two"
     path.write_text("one")
-    assert load_sealed(path, Path.read_text, reporter) == "one"
+    assert load_sealed(path, Path.read_text, reporter.note) == "one"
     assert reporter.said == []
     path.write_text("three")
-    assert load_sealed(path, Path.read_text, reporter) is None
+    assert load_sealed(path, Path.read_text, reporter.note) is None
     assert len(reporter.said) == 1
 
 
 def test_a_pipe_in_the_place_of_a_file_does_not_hang(made: Made, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "key.txt")
-    assert load_sealed(tmp_path / "key.txt", Path.read_text, Noting()) is None
+    assert load_sealed(tmp_path / "key.txt", Path.read_text, Noting().note) is None
     for name in ("array.npy", "rows.bin"):
         (made.folder / name).unlink()
         os.mkfifo(made.folder / name)

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from fsframework._calls import about, is_out_of_memory
+from fsframework._files import load_sealed, remove_sealed, save_sealed
 from fsframework.engine.cache.images import Pixels, PixelSource
 from fsframework.engine.cache.rows import Records, Rows, records_of
-from fsframework.engine.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.engine.learning.model import (
     FewShotModel,
     load_tensors,
@@ -362,7 +362,7 @@ def evaluate(
     identity = digest_of(tasks.digest, model.weights_digest(), f"{query_batch} {source.precision}")
     kept = None
     if partial is not None:
-        kept = load_sealed(partial, lambda path: _predictions(path, identity), reporter)
+        kept = load_sealed(partial, lambda path: _predictions(path, identity), reporter.note)
     done = [] if kept is None else [kept]
     finished = sum(map(len, done))
     saved = time.monotonic()

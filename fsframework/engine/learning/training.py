@@ -21,9 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from fsframework._calls import about, contained, malformed, named
-from fsframework._files import sweep
+from fsframework._files import load_sealed, remove_sealed, save_sealed, sweep
 from fsframework.components.resolution import Component
-from fsframework.engine.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.engine.learning.batches import Split, StepBatches
 from fsframework.engine.learning.episodes import drawn_episodes
 from fsframework.engine.learning.evaluation import ImageSource, predict
@@ -121,10 +120,10 @@ def train(
     """
     sweep(folder)
     weights, checkpoint = folder / "weights.safetensors", folder / "checkpoint.safetensors"
-    earlier = load_sealed(weights, lambda path: _finished(model, path), reporter)
+    earlier = load_sealed(weights, lambda path: _finished(model, path), reporter.note)
     if earlier is not None:
         return earlier
-    kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter)
+    kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter.note)
     progress = kept or _Progress()
     with reporter.stage("training", training.steps, _steps_done(training, progress)) as advance:
         outlet = _Outlet(checkpoint, advance, watch)
