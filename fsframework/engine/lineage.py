@@ -198,8 +198,8 @@ def lineage_of(
             record = RunRecord.load(folder) if (folder / RECORD_NAME).exists() else None
         except RecordError:
             record = None
-        data = _data_of(source) if record is None else record.data
-        if data is None:
+        told = facts_of(source) if record is None else record
+        if told is None or (data := told.data) is None:
             unknown.append(str(source))
             continue
         if record is not None and record.status == "imported" and not data.name:
@@ -219,11 +219,6 @@ def lineage_of(
 
 def _distinct(trained: Sequence[TrainedOn]) -> tuple[TrainedOn, ...]:
     return tuple(one for i, one in enumerate(trained) if one not in trained[:i])
-
-
-def _data_of(file: Path) -> DataRecord | None:
-    facts = facts_of(file)
-    return None if facts is None else facts.data
 
 
 def contamination(tested: UnderTest, lineage: DataRecord) -> tuple[str, ...]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import fsframework
 from fsframework.components.resolution import Component, canonical, differing
 from fsframework.engine.cache.images import (
@@ -37,7 +35,6 @@ from fsframework.engine.tasks import (
 from fsframework.engine.words import pool_with_attributes
 from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.dataset import Dataset
-from fsframework.records import RunRecord
 from fsframework.values import Arms, ImagePool, TaskSet, demand_memory, digest_of
 
 if TYPE_CHECKING:
@@ -53,14 +50,12 @@ __all__ = [
     "open_source",
     "open_store",
     "pixel_notes",
-    "pool_of",
     "prepare",
     "split_of_tasks",
     "with_fitted_stages",
+    "with_words",
 ]
 
-_IMAGES_AT_ONCE = 16
-"""Images that a backbone embeds together, at least."""
 _FLOAT_BYTES, _INDEX_BYTES = 4, 8
 
 
@@ -128,6 +123,9 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     else:
         found = tasks_of_file(experiment, dataset, settings.task_file, session, trains=trains)
     experiment, pool, arms, notes = found.experiment, found.pool, found.arms, found.fitting
+    if settings.placebo:
+        permuted = {arm: placebo(t, pool, settings.task_seed) for arm, t in arms.items()}
+        arms = Arms(permuted, arms.contrast, arms.symbols)
     if trains:
         way_shot = arms.tested.n_way, arms.tested.n_shot
         experiment, note = with_fitted_stages(experiment, way_shot, dataset.pool("train"), session)
@@ -139,9 +137,6 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         *_split_notes(experiment.settings, trains=trains),
         *pixel_notes(source, settings, device),
     )
-    if settings.placebo:
-        permuted = {arm: placebo(t, pool, settings.task_seed) for arm, t in arms.items()}
-        arms = Arms(permuted, arms.contrast, arms.symbols)
     identity = run_identity(experiment, dataset.fingerprint, arms, device.type)
     return Prepared(experiment, source, pool, arms, device, notes, *identity)
 
@@ -208,8 +203,7 @@ def run_identity(experiment: Experiment, data: str, arms: Arms, device: str) -> 
         "stages": stage_digests(stages),
     }
     alike = training
-    if settings.model is not None:
-        source = RunRecord.load(settings.model)
+    if (source := experiment.source) is not None:
         alike = {
             "training": [
                 {key: value for key, value in stage.items() if key != "init_from"}
@@ -248,23 +242,11 @@ def open_source(experiment: Experiment, session: Session, *, trains: bool) -> So
     dataset = store.dataset
     trained_on = [s for s in ("train", "val") if s in dataset.splits and trains]
     usual = "test" if "test" in dataset.splits else "all"
-    _demand_room(store, [*trained_on, settings.split or usual], session)
+    store.demand_room([*trained_on, settings.split or usual], session.reporter)
     if settings.broken != "skip":
         return Source(dataset, {}, store)
     splits = [*trained_on, settings.split or "all"]
     return Source(*without_broken(store, splits, session.reporter), store)
-
-
-def _demand_room(store: ImageStore, splits: Sequence[str], session: Session) -> None:
-    """Check that memory can hold a batch of images, and the disk those not yet decoded."""
-    demand_memory(
-        _IMAGES_AT_ONCE * _FLOAT_BYTES * store.row_bytes,
-        f"{_IMAGES_AT_ONCE} images of {store.size:,} x {store.size:,} pixels",
-        f"use a smaller {argument('image_size')}",
-    )
-    known = [split for split in splits if split in (*store.dataset.splits, "all")]
-    rows = np.unique(np.concatenate([np.empty(0, int), *map(store.dataset.split_indices, known)]))
-    store.demand_disk(rows, session.reporter)
 
 
 def _demand_room_for_training(stages: Sequence[Stage], tested: TaskSet, row_bytes: int) -> None:
@@ -384,17 +366,23 @@ def detection_of(
     )
 
 
-def pool_of(
-    experiment: Experiment, dataset: Dataset, session: Session, *, words: bool
+def with_words(
+    pool: ImagePool,
+    split: str,
+    experiment: Experiment,
+    dataset: Dataset,
+    session: Session,
+    *,
+    needed: bool,
 ) -> tuple[ImagePool, tuple[str, ...]]:
-    """Return the images of the experiment's split, and what a reader must know about their words.
+    """Return the images of a split with their words, and what a reader must know about these.
 
     Args:
-        words: whether they need words; if not, they have words only if those are given.
+        pool: of the split.
+        needed: whether they need words; if not, they have words only if those are given.
     """
-    split, asked = experiment.settings.split or "test", experiment.settings.words
-    pool = dataset.pool(split)
-    if words or asked.attributes is not None:
+    asked = experiment.settings.words
+    if needed or asked.attributes is not None:
         detection = detection_of(experiment, dataset, split, session)
         return pool_with_attributes(pool, asked, session.reporter, detection)
     unused = {
@@ -512,11 +500,11 @@ def _drawn_from(experiment: Experiment, dataset: Dataset, session: Session) -> F
     split, needs = settings.split or "test", sampler.cls.needs_attributes
     _demand_labels(dataset, split)
     drawn = settings.tasks, settings.task_seed, session
+    bare = dataset.pool(split)
     if needs:
         # Before a detector processes every image: the labels must allow what needs no words.
-        bare = dataset.pool(split)
         fitted(sampler, split, bare, lambda s: draw_arms(registry, s, bare, *drawn, words=False))
-    pool, notes = pool_of(experiment, dataset, session, words=needs)
+    pool, notes = with_words(bare, split, experiment, dataset, session, needed=needs)
     other, arms, note = fitted(sampler, split, pool, lambda s: draw_arms(registry, s, pool, *drawn))
     if other is not sampler:
         experiment = with_way(experiment, other)
@@ -547,7 +535,10 @@ def tasks_of_file(
     split = split_of_tasks(tasks, experiment, dataset)
     if split != "test":
         experiment = _on_split(experiment, split)
-    pool, notes = pool_of(experiment, dataset, session, words=experiment.detector is not None)
+    needed = experiment.detector is not None
+    pool, notes = with_words(
+        dataset.pool(split), split, experiment, dataset, session, needed=needed
+    )
     check_tasks(tasks, pool, called)
     return FoundTasks(experiment, pool, Arms({tasks.arm or tasks.sampler: tasks}), (), notes)
 

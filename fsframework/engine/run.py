@@ -327,14 +327,10 @@ class _Job:
         for arm, tasks in self.prepared.arms.items():
             path = self.folder / f"outcomes-{arm}.parquet"
             tasks.save(self.folder / f"tasks-{arm}.safetensors")
-            written = record.digests.get(f"outcomes-{arm}")
-            if (kept := _written_outcomes(path, written)) is not None:
-                found[arm] = kept
-                continue
             # Runs with other tasks under test share the outcomes of the control.
             shared = self._shared_outcomes(model, images, tasks)
             kept = load_sealed(shared, Outcomes.load, reporter.note)
-            if kept is not None and kept.task_digest == tasks.digest:
+            if kept is not None:
                 found[arm] = kept
                 kept.save(path)
                 continue
@@ -383,15 +379,6 @@ def _folder_name(experiment: Experiment, fingerprint: str) -> str:
     if experiment.settings.placebo:
         parts.append("placebo")
     return "-".join([*parts, fingerprint[:8]])
-
-
-def _written_outcomes(path: Path, digest: str | None) -> Outcomes | None:
-    """Return the outcomes of a run if they are still those in its record."""
-    try:
-        found = Outcomes.load(path)
-    except DataError:
-        return None
-    return found if found.digest == digest else None
 
 
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

@@ -126,11 +126,10 @@ def train(
     kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter.note)
     progress = kept or _Progress()
     with reporter.stage("training", training.steps, _steps_done(training, progress)) as advance:
-        outlet = _Outlet(checkpoint, advance, watch)
         for number in range(first := progress.stage, len(training.stages)):
             if number > first:
                 progress.begin(number)
-            _StageLoop(model, training, progress, outlet).run()
+            _StageLoop(model, training, progress, checkpoint, advance, watch).run()
     notes = tuple(dict.fromkeys(progress.notes))
     header: dict[str, object] = {
         "what": "weights",
@@ -319,21 +318,6 @@ class _Progress:
         self.stage, self.epoch, self.best_epoch, self.best_accuracy = stage, 0, 0, None
 
 
-@dataclass(frozen=True)
-class _Outlet:
-    """Where a training writes and reports.
-
-    Args:
-        checkpoint: file.
-        advance: called after each step.
-        watch: called with the history after each epoch.
-    """
-
-    checkpoint: Path
-    advance: Advance
-    watch: Callable[[Sequence[Epoch]], None]
-
-
 class _StageLoop:
     """Runs the epochs of one stage; each depends only on weights, optimiser and its number.
 
@@ -341,7 +325,9 @@ class _StageLoop:
         whole: the model under test.
         training: stages, data, seed and device.
         progress: where to start; it is kept up to date.
-        outlet: where the training writes and reports.
+        checkpoint: file that the training resumes from.
+        advance: called after each step.
+        watch: called with the history after each epoch.
     """
 
     def __init__(
@@ -349,9 +335,12 @@ class _StageLoop:
         whole: FewShotModel,
         training: Training,
         progress: _Progress,
-        outlet: _Outlet,
+        checkpoint: Path,
+        advance: Advance,
+        watch: Callable[[Sequence[Epoch]], None],
     ) -> None:
-        self.whole, self.training, self.progress, self.outlet = whole, training, progress, outlet
+        self.whole, self.training, self.progress = whole, training, progress
+        self.checkpoint, self.advance, self.watch = checkpoint, advance, watch
         self.stage = stage = training.stages[progress.stage]
         self.device = training.device
         self.train_split, self.val_split = training.splits
@@ -422,7 +411,7 @@ class _StageLoop:
             tensors["losses"] = torch.stack(self.losses)
         self.progress.scaler = self.scaler.state_dict()
         header = {"what": "a checkpoint", **self.progress.header()}
-        save_sealed(self.outlet.checkpoint, lambda path: save_tensors(path, tensors, header))
+        save_sealed(self.checkpoint, lambda path: save_tensors(path, tensors, header))
 
     def _resume(self) -> None:
         """Continue from the progress's checkpoint."""
@@ -452,13 +441,13 @@ class _StageLoop:
         while progress.epoch < stage.epochs and not self._is_stale():
             self._finish(self._epoch())
             self.save()
-            self.outlet.watch(progress.history)
+            self.watch(progress.history)
         if left := stage.epochs - progress.epoch:
             progress.notes.append(
                 f"training stopped after epoch {progress.epoch} of {stage.epochs}: the validation "
                 f"accuracy had not improved for {stage.patience} epochs"
             )
-            self.outlet.advance(left * stage.steps, f"stopped after epoch {progress.epoch}")
+            self.advance(left * stage.steps, f"stopped after epoch {progress.epoch}")
         if self.best:
             self.model.load_state_dict(self.best)
         # The next stage may have another method, and what this one does in training is then over.
@@ -543,7 +532,7 @@ class _StageLoop:
             with about(f"step {step + 1} of epoch {epoch + 1}"):
                 losses.append(self._step(batches, step))
             if step + 1 < stage.steps:
-                self.outlet.advance()
+                self.advance()
                 if time.perf_counter() - saved > _SECONDS_BETWEEN_CHECKPOINTS:
                     self.save()
                     saved = time.perf_counter()
@@ -555,7 +544,7 @@ class _StageLoop:
             )
         accuracy = self._validate()
         shown = "" if accuracy is None else f", validation {100 * accuracy:.1f} %"
-        self.outlet.advance(1, f"epoch {epoch + 1}/{stage.epochs}: loss {mean:.3f}{shown}")
+        self.advance(1, f"epoch {epoch + 1}/{stage.epochs}: loss {mean:.3f}{shown}")
         seconds = round(time.perf_counter() - started, 3)
         return Epoch(self.progress.stage, epoch, rate, mean, accuracy, seconds)
 
