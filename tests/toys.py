@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
@@ -125,6 +126,18 @@ class Blobs(Dataset):
         colour = np.random.default_rng([1, int(self.labels[index])]).integers(40, 216, 3)
         noise = np.random.default_rng([2, index]).normal(0, 60, (16, 16, 3))
         return np.clip(colour + noise, 0, 255).astype(np.uint8)
+
+
+def image_folder(root: Path, classes: Iterable[str], each: int = 4, side: int = 16) -> Path:
+    """Write a folder of noisy images per class, each class about a colour of its own."""
+    for label, name in enumerate(classes):
+        (root / name).mkdir(parents=True)
+        rng = np.random.default_rng(label)
+        colour = rng.integers(40, 216, 3)
+        for i in range(each):
+            pixels = rng.normal(colour, 20, (side, side, 3)).clip(0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(root / name / f"{i}.png")
+    return root
 
 
 def component(cls: type[Any], **options: Any) -> Component:

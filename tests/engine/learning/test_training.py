@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor, nn
 
 import fsframework as fsf
@@ -95,6 +97,26 @@ def test_training_lowers_the_loss_and_the_seed_decides_all(tmp_path: Path) -> No
     torch.manual_seed(99)  # the global state must not matter
     assert equal(weights(one), weights(run(tmp_path / "b", training=training)))
     assert not equal(weights(one), weights(run(tmp_path / "c", training=training, seed=1)))
+
+
+def test_the_history_is_a_table_and_what_tensorboard_reads() -> None:
+    found = run(training=[ONCE, {**SHORT, "epochs": 2}], tensorboard=True)
+    with (found.folder / "curve.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    history = found.record.training.history
+    assert [(r["stage"], r["epoch"]) for r in rows] == [("1", "1"), ("2", "1"), ("2", "2")]
+    assert [float(r["loss"]) for r in rows] == [epoch.loss for epoch in history]
+    assert [r["validation_accuracy"] != "" for r in rows] == [False, True, True]
+    scalars: dict[str, list[tuple[int, float]]] = {}
+    for events in sorted((found.folder / "tensorboard").iterdir()):
+        read = EventAccumulator(str(events))
+        read.Reload()
+        for tag in read.Tags()["scalars"]:
+            scalars.setdefault(tag, []).extend((e.step, e.value) for e in read.Scalars(tag))
+    losses = [(step, pytest.approx(epoch.loss)) for step, epoch in enumerate(history, start=1)]
+    assert sorted(scalars["loss"]) == losses
+    assert [step for step, _ in sorted(scalars["validation accuracy"])] == [2, 3]
+    assert len(scalars["learning rate"]) == 3
 
 
 def test_the_best_epoch_is_kept(tmp_path: Path) -> None:
