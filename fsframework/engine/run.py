@@ -136,18 +136,17 @@ class _Job:
             RecordError: another version of the framework wrote it.
             OptionError: another run has the name.
         """
+        if not (self.folder / RECORD_NAME).exists():
+            return None
+        why = f"{self.folder} holds another run"
         try:
             record = RunRecord.load(self.folder)
+            if record.fingerprint == self.prepared.fingerprint:
+                return record
         except RecordVersionError:
             raise
         except RecordError as error:
-            if not (self.folder / RECORD_NAME).exists():
-                return None
-            record, why = None, str(error)
-        if record is not None:
-            if record.fingerprint == self.prepared.fingerprint:
-                return record
-            why = f"{self.folder} holds another run"
+            why = str(error)
         if name := self.experiment.name:
             raise OptionError(
                 f"{argument('name', name)}: {why}; choose another name, or remove it with "

@@ -328,11 +328,9 @@ def _tasks_a_batch(tasks: TaskSet, source: ImageSource, device: torch.device) ->
     return max(1, min(1024, _limit(_BYTES_A_BATCH, device) // (item_bytes * per_task)))
 
 
-def predict(
-    model: FewShotModel, tasks: TaskSet, source: ImageSource, query_batch: QueryBatch = "task"
-) -> npt.NDArray[np.int16]:
+def predict(model: FewShotModel, tasks: TaskSet, source: ImageSource) -> npt.NDArray[np.int16]:
     """Return the predicted way of each query, int16 ``(T, way, n_query)``, in evaluation mode."""
-    predictor = _Predictor(model, tasks, source, query_batch)
+    predictor = _Predictor(model, tasks, source, "task")
     with seeded(0, model.mean.device):
         parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
     return torch.cat(parts).numpy()

@@ -130,16 +130,16 @@ class FewShotModel(nn.Module):
         """The backbone, whether this module or the method holds it."""
         return self._extractor[0]
 
-    def images(self, pixels: Tensor, augment: Sequence[str] = ()) -> Tensor:
-        """Map uint8 images ``(n, H, W, 3)`` to normalised float images ``(n, 3, H, W)``.
+    def images(self, pixels: Tensor) -> Tensor:
+        """Map uint8 images ``(n, H, W, 3)`` to normalised float images ``(n, 3, H, W)``."""
+        return self.normalised(self.plain(pixels))
+
+    def plain(self, pixels: Tensor, augment: Sequence[str] = ()) -> Tensor:
+        """Map uint8 images ``(n, H, W, 3)`` to float ones ``(n, 3, H, W)`` of values in 0..255.
 
         Args:
             augment: augmentations of each image; see ``learning.augmentation``.
         """
-        return self.normalised(self.plain(pixels, augment))
-
-    def plain(self, pixels: Tensor, augment: Sequence[str] = ()) -> Tensor:
-        """Map uint8 images ``(n, H, W, 3)`` to float ones ``(n, 3, H, W)`` of values in 0..255."""
         # Moving the channels is free and leaves the tensor in the channels-last memory format.
         images = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)
         return augmented(images, augment) if augment else images
