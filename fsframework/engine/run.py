@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import re
 import time
@@ -9,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +112,7 @@ class _Job:
         self.session, self.timer = session, timer
         self.experiment, self.settings = prepared.experiment, prepared.experiment.settings
 
-    @cached_property
+    @functools.cached_property
     def folder(self) -> Path:
         """The run's folder, named by the user or after its components.
 
@@ -255,7 +255,7 @@ class _Job:
             plugins=(*record.plugins, *(p for p in plugins if p not in record.plugins)),
         )
 
-    @cached_property
+    @functools.cached_property
     def training(self) -> TrainingJob:
         """The training of the model, if it is trained."""
         prepared = self.prepared
@@ -315,47 +315,40 @@ class _Job:
 
     def _outcomes(self, model: FewShotModel, images: Pixels, record: RunRecord) -> ArmOutcomes:
         """Evaluate the tasks of each arm, reusing what an earlier run had written."""
-        pool = self.prepared.pool
+        pool, arms, reporter = self.prepared.pool, self.prepared.arms, self.session.reporter
+        arms.save(self.folder)
         pool.save(record.images_file(self.folder))
         if pool.attributes is not None:
             pool.attributes.save(record.words_file(self.folder))
+
+        @functools.cache
+        def source() -> ImageSource:
+            used = np.unique(np.concatenate([tasks.images.ravel() for tasks in arms.values()]))
+            workspace, precision = self.session.workspace, self.settings.precision
+            with self.timer("features"):
+                return ImageSource.cached(model, images, workspace, reporter, precision, used)
+
         found: dict[str, Outcomes] = {}
-        source: ImageSource | None = None
-        used = np.unique(np.concatenate([t.images.ravel() for t in self.prepared.arms.values()]))
-        reporter = self.session.reporter
-        for arm, tasks in self.prepared.arms.items():
-            path = self.folder / f"outcomes-{arm}.parquet"
-            tasks.save(self.folder / f"tasks-{arm}.safetensors")
+        for arm, tasks in arms.items():
             # Runs with other tasks under test share the outcomes of the control.
             shared = self._shared_outcomes(model, images, tasks)
-            kept = load_sealed(shared, Outcomes.load, reporter.note)
-            if kept is not None:
-                found[arm] = kept
-                kept.save(path)
-                continue
-            if source is None:
-                with self.timer("features"):
-                    source = ImageSource.cached(
+            answered = load_sealed(shared, Outcomes.load, reporter.note)
+            if answered is None:
+                features = source()
+                with self.timer(f"evaluation-{arm}"):
+                    answered = evaluate(
                         model,
-                        images,
-                        self.session.workspace,
-                        reporter,
-                        self.settings.precision,
-                        used,
+                        tasks,
+                        features,
+                        label=f"{arm} tasks",
+                        partial=self.folder / f"partial-{arm}.safetensors",
+                        reporter=reporter,
+                        query_batch=self.settings.query_batch,
                     )
-            with self.timer(f"evaluation-{arm}"):
-                found[arm] = evaluate(
-                    model,
-                    tasks,
-                    source,
-                    label=f"{arm} tasks",
-                    partial=self.folder / f"partial-{arm}.safetensors",
-                    reporter=reporter,
-                    query_batch=self.settings.query_batch,
-                )
-            save_sealed(shared, found[arm].save)
-            found[arm].save(path)
-        return ArmOutcomes(found, self.prepared.arms)
+                save_sealed(shared, answered.save)
+            answered.save(self.folder / f"outcomes-{arm}.parquet")
+            found[arm] = answered
+        return ArmOutcomes(found, arms)
 
     def _shared_outcomes(self, model: FewShotModel, images: Pixels, tasks: TaskSet) -> Path:
         """Return the cached file of outcomes, named by a digest of everything that decides them."""
