@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import signal
@@ -145,6 +146,21 @@ def test_another_kind_of_interval_needs_no_new_run(fsf: Fsf, finished: Path) -> 
     length = {i: e["acc-random"]["high"] - e["acc-random"]["low"] for i, e in found.items()}
     assert length["image-level"] > 1.1 * length["student-t"]
     assert found["bca"]["acc-random"]["value"] == found["student-t"]["acc-random"]["value"]
+
+
+def test_outcomes_of_other_weights_are_not_mixed_in(fsf: Fsf, finished: Path) -> None:
+    folder = finished
+    whole = RunRecord.load(folder)
+    # As if the run had been killed after the first outcomes, its training having been another's.
+    digests = {**whole.digests, "weights": "of another training"}
+    dataclasses.replace(whole, status="unfinished", estimates={}, digests=digests).save(folder)
+    (folder / "outcomes-biased.parquet").unlink()
+    outcomes = folder / "outcomes-random.parquet"
+    before = outcomes.stat().st_mtime_ns
+    assert fsf("run", *QUICK).returncode == 0
+    assert outcomes.stat().st_mtime_ns != before
+    assert RunRecord.load(folder).estimates == whole.estimates
+    assert RunRecord.load(folder).digests == whole.digests
 
 
 def test_other_tasks_reuse_training_and_features(fsf: Fsf, finished: Path) -> None:
