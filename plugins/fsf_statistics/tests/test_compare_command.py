@@ -26,15 +26,13 @@ PAIR = ("ncc", "logistic")
 
 @pytest.fixture(scope="module")
 def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of two methods by their names, one of them on other tasks, and both on contexts."""
+    """Runs of two methods by their names, and of one of them on other tasks."""
     folder = tmp_path_factory.mktemp("compared")
     common = {**TINY, "runs_dir": folder / "runs", "cache_dir": folder / "cache"}
     common["training"] = UNTRAINED
-    contexts = {"name": "context", "column": "background"}
-    for method in PAIR:
-        api.run(method=method, name=method, sampler="fewstab", **common)
-        api.run(method=method, name=f"{method}-contexts", sampler=contexts, way=2, **common)
-    api.run(method="ncc", name="ncc-elsewhere", sampler="fewstab", seed=1, **common)
+    for name, seed in (("ncc", 0), ("logistic", 0), ("ncc-elsewhere", 1)):
+        method = name.partition("-")[0]
+        api.run(method=method, name=name, sampler="fewstab", seed=seed, **common)
     return Path(common["runs_dir"])
 
 
@@ -73,30 +71,15 @@ def test_two_runs_in_every_measure(fsf: Fsf, runs_dir: Path) -> None:
                 assert own[key] == said[key]
     opened = found["acc-random"]["pairs"][0]["difference"]
     assert (opened["scope"], opened["estimator"]) == ("open", "image-level")
-    closed = api.compare(list(runs.values()), "acc")["acc-random"].pairs[0].difference
-    assert opened["value"] == pytest.approx(closed.value)
-    assert opened["high"] - opened["low"] > closed.high - closed.low
     assert found["wacc-biased"]["values"]["ncc"]["scope"] == "closed"
     # The call gives what the command prints.
     called = api.compare(list(runs.values()), interval="image-level")
     assert called.to_json()["comparisons"] == list(found.values())
-
-
-@pytest.mark.usefixtures("own_runs")
-def test_arms_of_contexts_are_compared_as_pairs(fsf: Fsf, runs_dir: Path) -> None:
-    names = [f"{name}-contexts" for name in PAIR]
-    found = measures(fsf, *names, "--statistic", "acc", "--statistic", "gap")
-    assert list(found) == ["acc-iid", "acc-ood", "wacc-gap"]
-    difference = found["wacc-gap"]["pairs"][0]["difference"]
-    assert (difference["estimator"], difference["n_tasks"]) == ("student-t", 30)
-    gaps = []
-    for name in names:
-        outcomes = api.load_run(name, runs_dir).outcomes
-        worst = {arm: o.class_accuracy.min(axis=1) for arm, o in outcomes.items()}
-        gaps.append(worst["iid"] - worst["ood"])
-    assert difference["value"] == pytest.approx(float((gaps[0] - gaps[1]).mean()))
-    unknown = refused(fsf, "compare", *names, "--statistic", "wacc-biased")
-    for part in ("--statistic", "'wacc-biased'", "acc-iid, acc-ood, acc-gap"):
+    assert list(measures(fsf, *PAIR, "--statistic", "acc", "--statistic", "gap")) == [
+        "acc-random", "acc-biased", "wacc-gap",
+    ]  # fmt: skip
+    unknown = refused(fsf, "compare", *PAIR, "--statistic", "wacc-iid")
+    for part in ("--statistic", "'wacc-iid'", "acc-random, acc-biased, acc-gap"):
         assert part in unknown
 
 
@@ -117,17 +100,16 @@ def test_other_tasks_and_runs_without_outcomes_are_refused(
     assert "no run 'logistics'" in refused(fsf, "compare", "logistics", "logistic")
 
 
-def test_threads_are_told_where_a_run_was_trained_and_they_differ(fsf: Fsf) -> None:
+def test_threads_are_told_where_a_run_was_trained_and_they_differ(
+    fsf: Fsf, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run(name: str, method: str, training: dict[str, int]) -> None:
         api.run(name=name, method=method, training=training, sampler="random", **TINY)
 
     run("one", "protonet", TRAINED)
     run("plain", "ncc", UNTRAINED)
-    torch.set_num_threads(2)
-    try:
-        run("two", "matchingnet", TRAINED)
-    finally:
-        torch.set_num_threads(1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    run("two", "matchingnet", TRAINED)
     assert "PyTorch thread" not in fsf("compare", "one", "plain").stdout
     told = fsf("compare", "one", "plain", "two").stdout
     [first] = [line for line in told.splitlines() if "computed with 1 PyTorch thread;" in line]
