@@ -18,7 +18,7 @@ from fsf_reports.values import (
 from fsframework.errors import DataError
 from fsframework.testing import checks_for, parametrize_with_checks
 from fsframework.values import footnotes
-from tests.misdeclared import changed
+from tests.misdeclared import changed, hashed
 
 
 class Gaps(Benchmark):
@@ -117,6 +117,24 @@ class Bare(Gaps):
         return [FigureDeclaration("Gaps", "Gaps.", "method", "gap", (panel,))]
 
 
+class Swapped(Gaps):
+    """The values of two methods are exchanged."""
+
+    def entries(self, results):
+        found = super().entries(results)
+        values = [entry.measured for entry in found]
+        values[:2] = values[1::-1]
+        return tuple(replace(e, measured=m) for e, m in zip(found, values, strict=True))
+
+
+class Hashed(Gaps):
+    """The number of tasks depends on the hashes of the process."""
+
+    def experiments(self, selection):
+        for one in super().experiments(selection):
+            yield replace(one, defaults={"tasks": hashed()})
+
+
 class Nameless(Gaps):
     """One name for two columns of names."""
 
@@ -141,12 +159,14 @@ BROKEN = {
     "check_cautions_told": changed(
         Gaps, tables=lambda self, runs: [replace(t, notes=()) for t in Gaps.tables(self, runs)]
     ),
+    "check_values_in_place": Swapped,
     "check_figures": Bare,
     "check_answer": Nameless,
     "check_printed": changed(
         Gaps,
         printed=lambda self, cell: [PrintedValue("wacc-gap", Quantity(10.0), "Gaps", "Table 1")],
     ),
+    "check_fresh_process": Hashed,
 }
 
 

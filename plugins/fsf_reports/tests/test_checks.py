@@ -22,7 +22,7 @@ from fsf_reports.values import (
 )
 from fsframework.errors import DataError
 from fsframework.testing import checks_for, parametrize_with_checks
-from tests.misdeclared import changed
+from tests.misdeclared import changed, hashed
 
 COUNT = itertools.count()
 
@@ -202,6 +202,42 @@ class Littering(Lines):
         (path.parent / "log").write_text("")
 
 
+class HashedPage(Page):
+    """It tells of a hash."""
+
+    def part(self, part):
+        return super().part(part) + f"<p>{hashed()}</p>"
+
+
+class HashedDrawing(Drawing):
+    """It tells of a hash."""
+
+    def told(self, figure):
+        return {**super().told(figure), "n": hashed()}
+
+
+class HashedLabels(Labels):
+    """It tells of a hash."""
+
+    def named(self, run):
+        return f"{run.label} {hashed()}"
+
+
+class HashedLines(Lines):
+    """It tells of a hash."""
+
+    def text(self, tables):
+        return f"{super().text(tables)}{hashed()}"
+
+
+class Pooled(Labels):
+    """The mean of all runs, whatever their tasks."""
+
+    def blocks(self, runs):
+        values = [estimate.value for run in runs for estimate in run.estimates.values()]
+        yield Text((f"The mean is {sum(values) / max(1, len(values)):.4f}.",))
+
+
 def without(part):
     return lambda self, tables: Lines.text(self, tables).replace(part, "")
 
@@ -223,6 +259,7 @@ BROKEN = {
         "check_repeatable": changed(
             Page, part=lambda self, part: f"{Page.part(self, part)}<p>{next(COUNT)}</p>"
         ),
+        "check_fresh_process": HashedPage,
     },
     "renderer": {
         "check_formats": changed(Drawing, formats=(".json",)),
@@ -238,6 +275,7 @@ BROKEN = {
         ),
         "check_missing_values": NeedsValues,
         "check_nothing_to_draw": changed(Drawing, refuse_empty=lambda self, figure: None),
+        "check_fresh_process": HashedDrawing,
     },
     "section": {
         "check_title": changed(Labels, title=" "),
@@ -250,7 +288,9 @@ BROKEN = {
             Labels, named=lambda self, run: run.label.encode("ascii").decode()
         ),
         "check_repeatable": Remembering,
+        "check_tasks_apart": Pooled,
         "check_runs_unchanged": Changing,
+        "check_fresh_process": HashedLabels,
     },
     "table": {
         "check_formats": changed(Lines, formats=(".txt",)),
@@ -270,6 +310,7 @@ BROKEN = {
         "check_any_names": changed(
             Lines, text=lambda self, tables: html.unescape(Lines.text(self, tables))
         ),
+        "check_fresh_process": HashedLines,
     },
 }
 ALL = [(kind, check) for kind, own in BROKEN.items() for check in own]
