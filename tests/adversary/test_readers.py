@@ -504,7 +504,7 @@ HARMFUL: tuple[tuple[Any, ...], ...] = (
     ("captions by number", "c.token", b"a#" + b"9" * 5000 + b"\tx"),
     ("captions, compressed", "c.jsonl.gz", b"\x1f\x8b\x08\x00garbage"),
     ("captions, compressed", "expands to more than 200 times its size",
-     lambda path: path.write_bytes(gzip.compress((b" " * 999 + b"\n") * (1 << 16)))),
+     lambda path: path.write_bytes(gzip.compress((b" " * 999 + b"\n") * (1 << 18)))),
     ("captions, compressed", "more than 1,048,576 characters",
      lambda path: path.write_bytes(gzip.compress(bytes(1 << 24)))),
     ("split", "'train' twice", b'{"train": ["a"], "train": ["b"]}'),
