@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 GOLDEN = Path(
     os.environ.get("FSF_GOLDEN") or Path(__file__).resolve().parents[2] / "shared" / "golden"
@@ -89,6 +89,27 @@ def read_case(path: Path) -> Case:
     with np.load(path, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     return Case(path.stem, match["method"], int(match["way"]), int(match["shot"]), arrays)
+
+
+def load(module: nn.Module, case: Case, layers: Mapping[str, str]) -> None:
+    """Give a module all parameters and buffers from a case, except those of its backbone.
+
+    Args:
+        layers: how the names of the reference start, and how those of the module do instead;
+            parameters with another start are left out.
+    """
+    own = module.state_dict()
+    # Steps are counted by BatchNorm; the cases do not have them.
+    expected = (name for name in own if not name.endswith("num_batches_tracked"))
+    missing = {name for name in expected if not name.startswith("backbone.")}
+    for name, value in case.parameters.items():
+        start = max((s for s in layers if name.startswith(s)), key=len, default=None)
+        ours = None if start is None else layers[start] + name.removeprefix(start)
+        if ours in own:
+            own[ours] = value.reshape(own[ours].shape)
+            missing.discard(ours)
+    assert not missing
+    module.load_state_dict(own)
 
 
 def spread(scores: Tensor) -> float:

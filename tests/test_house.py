@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+MOST_LINES = 80
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,15 @@ def test_the_tool_finds_nothing(command: tuple[str, ...]) -> None:
         [tool, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    """Without its docstring. Ruff limits the number of arguments."""
+    long = []
+    for path in (ROOT / "fsframework").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                told = len((ast.get_docstring(node, clean=False) or "").splitlines())
+                if node.end_lineno - node.lineno + 1 - told > MOST_LINES:
+                    long.append(f"{path}:{node.lineno} {node.name}")
+    assert long == []

@@ -78,26 +78,19 @@ def save_tiny_vit_gpt2(folder: Path, steps: int = 120) -> None:
         folder: made if it is not there.
         steps: of training; 0 for random weights.
     """
-    from transformers import (
-        GPT2Config,
-        GPT2TokenizerFast,
-        VisionEncoderDecoderConfig,
-        VisionEncoderDecoderModel,
-        ViTConfig,
-        ViTImageProcessorPil,
-    )
+    import transformers as hf
 
-    tokenizer = GPT2TokenizerFast(
+    tokenizer = hf.GPT2TokenizerFast(
         tokenizer_object=_byte_level("<|endoftext|>"),
         bos_token="<|endoftext|>",
         eos_token="<|endoftext|>",
         unk_token="<|endoftext|>",
     )
-    processor = ViTImageProcessorPil(size={"height": SIDE, "width": SIDE})
+    processor = hf.ViTImageProcessorPil(size={"height": SIDE, "width": SIDE})
     end = tokenizer.eos_token_id
-    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(
-        ViTConfig(**_TRANSFORMER, **_VISION),
-        GPT2Config(
+    config = hf.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
+        hf.ViTConfig(**_TRANSFORMER, **_VISION),
+        hf.GPT2Config(
             vocab_size=len(tokenizer),
             n_positions=64,
             n_embd=32,
@@ -112,32 +105,22 @@ def save_tiny_vit_gpt2(folder: Path, steps: int = 120) -> None:
     )
     config.decoder_start_token_id = config.pad_token_id = config.eos_token_id = end
     with _seeded():
-        model = VisionEncoderDecoderModel(config)
+        model = hf.VisionEncoderDecoderModel(config)
         _train(model, tokenizer, processor, steps)
     _save(folder, model, processor, tokenizer)
 
 
 def save_tiny_blip(folder: Path) -> None:
     """Save a BLIP captioner with random weights: what it says are words, in no sensible order."""
-    from transformers import (
-        BertTokenizerFast,
-        BlipConfig,
-        BlipForConditionalGeneration,
-        BlipImageProcessorPil,
-        BlipProcessor,
-    )
+    import transformers as hf
 
-    tokenizer = BertTokenizerFast(tokenizer_object=_word_piece())
-    config = BlipConfig(
+    tokenizer = _bert()
+    config = hf.BlipConfig(
         text_config={
             **_TRANSFORMER,
-            "vocab_size": len(tokenizer),
+            **_words(tokenizer),
             "encoder_hidden_size": 32,
-            "max_position_embeddings": 64,
-            "bos_token_id": tokenizer.cls_token_id,
-            "eos_token_id": tokenizer.sep_token_id,
             "sep_token_id": tokenizer.sep_token_id,
-            "pad_token_id": tokenizer.pad_token_id,
             "initializer_range": 0.5,
         },
         vision_config={**_TRANSFORMER, **_VISION, "initializer_range": 0.5},
@@ -145,48 +128,32 @@ def save_tiny_blip(folder: Path) -> None:
         image_text_hidden_size=16,
     )
     with _seeded():
-        model = BlipForConditionalGeneration(config).eval()
+        model = hf.BlipForConditionalGeneration(config).eval()
     size = {"height": SIDE, "width": SIDE}
-    _save(folder, model, BlipProcessor(BlipImageProcessorPil(size=size), tokenizer))
+    _save(folder, model, hf.BlipProcessor(hf.BlipImageProcessorPil(size=size), tokenizer))
 
 
 def save_tiny_git(folder: Path) -> None:
     """Save a GIT captioner with random weights."""
-    from transformers import (
-        BertTokenizerFast,
-        GitConfig,
-        GitForCausalLM,
-        GitProcessor,
-    )
+    import transformers as hf
 
-    tokenizer = BertTokenizerFast(tokenizer_object=_word_piece())
-    config = GitConfig(
+    tokenizer = _bert()
+    config = hf.GitConfig(
         **_TRANSFORMER,
         vision_config={**_TRANSFORMER, **_VISION, "initializer_range": 0.5},
-        vocab_size=len(tokenizer),
-        max_position_embeddings=64,
-        bos_token_id=tokenizer.cls_token_id,
-        eos_token_id=tokenizer.sep_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        **_words(tokenizer),
         initializer_range=0.5,
     )
     with _seeded():
-        model = GitForCausalLM(config).eval()
-    _save(folder, model, GitProcessor(_clip_images(), tokenizer))
+        model = hf.GitForCausalLM(config).eval()
+    _save(folder, model, hf.GitProcessor(_clip_images(), tokenizer))
 
 
 def save_tiny_llava(folder: Path) -> None:
     """Save a LLaVA with random weights and a chat template: a model that answers."""
-    from transformers import (
-        CLIPVisionConfig,
-        LlamaConfig,
-        LlavaConfig,
-        LlavaForConditionalGeneration,
-        LlavaProcessor,
-        PreTrainedTokenizerFast,
-    )
+    import transformers as hf
 
-    tokenizer = PreTrainedTokenizerFast(
+    tokenizer = hf.PreTrainedTokenizerFast(
         tokenizer_object=_byte_level("<s>", "</s>", "<pad>", "<image>"),
         bos_token="<s>",
         eos_token="</s>",
@@ -194,23 +161,20 @@ def save_tiny_llava(folder: Path) -> None:
         additional_special_tokens=["<image>"],
     )
     sizes = {k: v for k, v in _TRANSFORMER.items() if "dropout" not in k}
-    config = LlavaConfig(
-        vision_config=CLIPVisionConfig(**sizes, **_VISION),
-        text_config=LlamaConfig(
+    config = hf.LlavaConfig(
+        vision_config=hf.CLIPVisionConfig(**sizes, **_VISION),
+        text_config=hf.LlamaConfig(
             **sizes,
-            vocab_size=len(tokenizer),
+            **_words(tokenizer, 2048),
             num_key_value_heads=2,
             initializer_range=0.5,
-            bos_token_id=tokenizer.bos_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
         ),
         image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
         vision_feature_layer=-1,
     )
     with _seeded():
-        model = LlavaForConditionalGeneration(config).eval()
-    processor = LlavaProcessor(
+        model = hf.LlavaForConditionalGeneration(config).eval()
+    processor = hf.LlavaProcessor(
         _clip_images(),
         tokenizer,
         patch_size=8,
@@ -227,39 +191,29 @@ def save_tiny_llava(folder: Path) -> None:
 
 def save_tiny_siglip(folder: Path) -> None:
     """Save a SigLIP with random weights."""
-    from transformers import (
-        PreTrainedTokenizerFast,
-        SiglipConfig,
-        SiglipImageProcessorPil,
-        SiglipModel,
-        SiglipProcessor,
-    )
+    import transformers as hf
 
-    tokenizer = PreTrainedTokenizerFast(
+    tokenizer = hf.PreTrainedTokenizerFast(
         tokenizer_object=_byte_level("</s>"), eos_token="</s>", pad_token="</s>"
     )
     sizes = {k: v for k, v in _TRANSFORMER.items() if "dropout" not in k}
-    config = SiglipConfig(
+    config = hf.SiglipConfig(
         text_config={
             **sizes,
-            "vocab_size": len(tokenizer),
-            "max_position_embeddings": 32,
-            "bos_token_id": tokenizer.eos_token_id,
-            "eos_token_id": tokenizer.eos_token_id,
-            "pad_token_id": tokenizer.pad_token_id,
+            **_words(tokenizer, 32),
         },
         vision_config={**sizes, **_VISION},
     )
     with _seeded():
-        model = SiglipModel(config).eval()
-    processor = SiglipImageProcessorPil(size={"height": SIDE, "width": SIDE})
-    _save(folder, model, SiglipProcessor(processor, tokenizer))
+        model = hf.SiglipModel(config).eval()
+    processor = hf.SiglipImageProcessorPil(size={"height": SIDE, "width": SIDE})
+    _save(folder, model, hf.SiglipProcessor(processor, tokenizer))
 
 
 def save_tiny_clip(folder: Path) -> None:
     """Save a CLIP with random weights; cosines lie within 0.15 of 0 and differ between images."""
+    import transformers as hf
     from tokenizers.processors import TemplateProcessing
-    from transformers import CLIPConfig, CLIPModel, CLIPProcessor, PreTrainedTokenizerFast
 
     bos, eos = "<|startoftext|>", "<|endoftext|>"
     backend = _byte_level(bos, eos)
@@ -267,25 +221,21 @@ def save_tiny_clip(folder: Path) -> None:
         single=f"{bos} $A {eos}",
         special_tokens=[(token, backend.token_to_id(token)) for token in (bos, eos)],
     )
-    tokenizer = PreTrainedTokenizerFast(
+    tokenizer = hf.PreTrainedTokenizerFast(
         tokenizer_object=backend, bos_token=bos, eos_token=eos, pad_token=eos
     )
-    config = CLIPConfig(
+    config = hf.CLIPConfig(
         text_config={
             **_TRANSFORMER,
-            "vocab_size": len(tokenizer),
-            "max_position_embeddings": 32,
-            "bos_token_id": tokenizer.bos_token_id,
-            "eos_token_id": tokenizer.eos_token_id,
-            "pad_token_id": tokenizer.pad_token_id,
+            **_words(tokenizer, 32),
         },
         vision_config={**_TRANSFORMER, **_VISION},
         projection_dim=8,
         initializer_factor=4.0,
     )
     with _seeded():
-        model = CLIPModel(config).eval()
-    _save(folder, model, CLIPProcessor(_clip_images(), tokenizer))
+        model = hf.CLIPModel(config).eval()
+    _save(folder, model, hf.CLIPProcessor(_clip_images(), tokenizer))
 
 
 _SAVERS: dict[str, Callable[[Path], None]] = {
@@ -308,11 +258,23 @@ _TRANSFORMER = {
 _VISION = {"image_size": SIDE, "patch_size": 8}
 
 
+def _words(tokenizer: Any, length: int = 64) -> dict[str, int]:
+    """Return what the part of a model that reads or writes words must know."""
+    eos = tokenizer.eos_token_id
+    return {
+        "vocab_size": len(tokenizer),
+        "max_position_embeddings": length,
+        "bos_token_id": tokenizer.bos_token_id if tokenizer.bos_token else eos,
+        "eos_token_id": eos,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+
+
 def _clip_images() -> Any:
-    from transformers import CLIPImageProcessorPil
+    import transformers as hf
 
     size = {"height": SIDE, "width": SIDE}
-    return CLIPImageProcessorPil(size={"shortest_edge": SIDE}, crop_size=size)
+    return hf.CLIPImageProcessorPil(size={"shortest_edge": SIDE}, crop_size=size)
 
 
 def _sentences() -> list[str]:
@@ -334,12 +296,14 @@ def _byte_level(*special: str) -> Any:
     return trained._tokenizer
 
 
-def _word_piece() -> Any:
+def _bert() -> Any:
+    import transformers as hf
     from tokenizers import BertWordPieceTokenizer
 
     trained = BertWordPieceTokenizer()
     trained.train_from_iterator(_sentences(), vocab_size=120, min_frequency=1, show_progress=False)
-    return trained._tokenizer
+    words = {"bos_token": "[CLS]", "eos_token": "[SEP]"}
+    return hf.BertTokenizerFast(tokenizer_object=trained._tokenizer, **words)
 
 
 @contextlib.contextmanager

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from PIL import Image
 from torch import nn
 
 import fsframework as fsf
+from fsf_methods.metric import ProtoNet
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Dataset
+from tests.toys import image_folder
 
 PLANTED = {"name": "planted", "size": 32, "n_per_class": 40}
 
@@ -87,14 +88,7 @@ def test_a_pipeline_of_scikit_learn_on_a_folder(tmp_path: Path) -> None:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    rng = np.random.default_rng(0)
-    for c, colour in enumerate(np.linspace(40, 200, 6)):
-        for i in range(12):
-            noise = rng.normal(colour, 20, (16, 16, 3)).clip(0, 255).astype(np.uint8)
-            path = tmp_path / "images" / f"class{c}" / f"{i}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(noise).save(path)
-    data = fsf.dataset(f"folder:{tmp_path / 'images'}")
+    data = fsf.dataset(f"folder:{image_folder(tmp_path / 'images', 'abcdef', 12)}")
     arms = fsf.draw("random", fsf.pool(data, split="all"), tasks=10, way=3, shot=3, queries=4)
 
     def logistic(support: Any, labels: Any, query: Any) -> Any:
@@ -122,12 +116,6 @@ def test_scores_that_are_not_scores_are_refused(
         fsf.evaluate(lambda *_: scores, arms, data, progress=False)
 
 
-def test_tasks_must_be_of_the_data(arms: fsf.Arms) -> None:
-    other = fsf.dataset({**PLANTED, "n_per_class": 30})
-    with pytest.raises(DataError, match="the tasks were not drawn from a split of these data"):
-        fsf.evaluate(nearest, arms, other, progress=False)
-
-
 def test_tasks_of_a_pool_of_one_s_own_are_found_by_their_keys(data: Dataset) -> None:
     whole = fsf.pool(data, split="all")
     keep = np.flatnonzero(whole.labels < 8)[::-1]
@@ -139,9 +127,10 @@ def test_tasks_of_a_pool_of_one_s_own_are_found_by_their_keys(data: Dataset) -> 
     assert found["random"].task_accuracy.mean() > 0.25
 
 
-def test_a_method_without_a_backbone_says_what_it_needs(arms: fsf.Arms, data: Dataset) -> None:
-    from fsf_methods.metric import ProtoNet
-
+def test_what_does_not_fit_says_what_it_needs(arms: fsf.Arms, data: Dataset) -> None:
+    other = fsf.dataset({**PLANTED, "n_per_class": 30})
+    with pytest.raises(DataError, match="the tasks were not drawn from a split of these data"):
+        fsf.evaluate(nearest, arms, other, progress=False)
     with pytest.raises(OptionError, match="ProtoNet needs a backbone: give fsframework.model"):
         fsf.evaluate(ProtoNet(), arms, data, progress=False)
 

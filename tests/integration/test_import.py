@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from torch.nn import functional
 
 from fsf_importing.libfewshot import LibFewShot
@@ -108,13 +107,18 @@ def test_a_run_is_written_that_the_other_commands_know(fsf, tmp_path, checkpoint
     assert len(weights) == len(stored)
     assert torch.equal(weights["backbone.blocks.2.conv.weight"], stored["emb_func.layer3.0.weight"])
 
-    listed = fsf("runs", "list")
-    assert f"{folder.name}  imported  protonet  conv64f" in listed.stdout
-    shown = fsf("runs", "show", "protonet")
-    assert "LibFewShot's ProtoNet with Conv64F" in shown.stdout
-    assert "backbone.pooling" in shown.stdout
-    assert json.loads(fsf("runs", "show", "protonet", "--json").stdout)["status"] == "imported"
-    assert json.loads(fsf("runs", "list", "--json").stdout)[0]["status"] == "imported"
+    shown = fsf("runs", "show", "protonet").stdout
+    assert "LibFewShot's ProtoNet with Conv64F" in shown
+    [listed] = json.loads(fsf("runs", "list", "--json").stdout)
+    assert (listed["run"], listed["status"]) == (folder.name, "imported")
+
+    more = ("--sampler", "random", "--tasks", "2", "--queries", "2", "--json")
+    done = fsf("run", "--model", folder, *more)
+    assert done.returncode == 0, done.stderr
+    run = RunRecord.load(Path(json.loads(done.stdout)["folder"]))
+    assert run.digests["weights"] == record.digests["weights"]
+    assert run.backbone.to_tree() == record.backbone.to_tree()
+    assert run.seen_size == 84, "not the data set's own size"
 
 
 def test_the_same_checkpoint_is_the_same_run(fsf, tmp_path, checkpoint) -> None:
@@ -126,32 +130,15 @@ def test_the_same_checkpoint_is_the_same_run(fsf, tmp_path, checkpoint) -> None:
     assert first["folder"] == second["folder"]
     assert first["notes"] == second["notes"], "what was compared once stays noted"
     assert len(list((tmp_path / "runs").iterdir())) == 1
-    torch.save(
-        {
-            key: value + 1e-3 if value.is_floating_point() else value
-            for key, value in torch.load(checkpoint / "model_best.pth", weights_only=True).items()
-        },
-        checkpoint / "model_best.pth",
-    )
+    weights = torch.load(checkpoint / "model_best.pth", weights_only=True)
+    weights["emb_func.layer1.0.bias"] += 1e-3
+    torch.save(weights, checkpoint / "model_best.pth")
     assert fsf("import", "libfewshot", str(checkpoint)).returncode == 0
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
-def test_an_imported_run_is_evaluated_on_other_data(fsf, checkpoint) -> None:
-    folder = json.loads(fsf("import", "libfewshot", str(checkpoint), "--json").stdout)["folder"]
-    done = fsf(
-        "run", "--model", folder, "--sampler", "random", "--tasks", "2", "--queries", "2", "--json"
-    )
-    assert done.returncode == 0, done.stderr
-    run = RunRecord.load(Path(json.loads(done.stdout)["folder"]))
-    assert run.digests["weights"] == RunRecord.load(Path(folder)).digests["weights"]
-    assert run.backbone is not None
-    assert run.backbone.to_tree() == RunRecord.load(Path(folder)).backbone.to_tree()
-    assert run.seen_size == 84, "not the data set's own size"
-
-
 # Way, shot and query of the configuration stay 5, 1 and 15.
-@pytest.mark.parametrize(("way", "shot", "query"), [(5, 1, 3), (3, 2, 4), (7, 3, 1), (2, 1, 1)])
+@pytest.mark.parametrize(("way", "shot", "query"), [(3, 2, 4), (2, 1, 1)])
 def test_agreement_is_found_for_any_shape_of_tasks(fsf, checkpoint, way, shot, query) -> None:
     path = episode(checkpoint, way, shot, query)
     done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path), "--json")
@@ -192,17 +179,15 @@ def test_a_difference_is_told_and_nothing_written(fsf, tmp_path, checkpoint) -> 
     assert fsf(*check, path).returncode == 1
 
 
-@pytest.mark.parametrize("shape", [(-1,), (1, -1)])
-def test_labels_must_be_equal(fsf, checkpoint, shape) -> None:
+def test_labels_must_be_equal(fsf, checkpoint) -> None:
     scores, _ = reference(checkpoint, images_of(5, 1, 3), 5, 1, training=False)
     labels = scores.argmax(axis=1)
-    path = episode(checkpoint, 5, 1, 3, output=labels.reshape(shape).astype(np.float32))
+    path = episode(checkpoint, 5, 1, 3, output=labels.reshape(1, -1).astype(np.float32))
     done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path))
     assert done.returncode == 0, done.stderr
     assert "0 of 15" in done.stdout
-
     labels[4] = (labels[4] + 1) % 5
-    path = episode(checkpoint, 5, 1, 3, output=labels.reshape(shape))
+    path = episode(checkpoint, 5, 1, 3, output=labels)
     done = fsf("import", "libfewshot", str(checkpoint), "--check", str(path), "--tolerance", "1")
     assert done.returncode == 1
     assert "1 of 15" in done.stdout
@@ -231,80 +216,24 @@ def test_a_file_to_compare_with_that_does_not_fit(fsf, tmp_path, checkpoint, oth
     assert not (tmp_path / "runs").exists()
 
 
-def configured(**changes):
-    """Change keys of the configuration; dots lead into it."""
-
-    def change(checkpoint: Path) -> None:
-        path = checkpoint / "config.yaml"
-        config = yaml.safe_load(path.read_text())
-        for dotted, value in changes.items():
-            *above, last = dotted.split("__")
-            node = config
-            for key in above:
-                node = node[key]
-            node[last] = value
-        path.write_text(yaml.safe_dump(config))
-
-    return change
-
-
-def weighted(**changes):
-    """Change weights of the checkpoint, or take them out."""
-
-    def change(checkpoint: Path) -> None:
-        path = checkpoint / "model_best.pth"
-        state = torch.load(path, weights_only=True)
-        state |= {f"emb_func.layer{name.replace('_', '.', 2)}": v for name, v in changes.items()}
-        torch.save({k: v for k, v in state.items() if v is not None}, path)
-
-    return change
-
-
 @pytest.mark.parametrize(
-    ("change", "arguments", "said"),
+    ("arguments", "said"),
     [
-        (None, ("--check", "nowhere.npz"), ("--check nowhere.npz", "no such file")),
-        (None, ("--check", "config.yaml"), ("config.yaml", ".npz")),
-        (None, ("--tolerance", "0"), ("--tolerance", "0.0")),
-        (None, ("-o", "importer.checkpoint=model_last.pth"), ("model_last.pth: no such file",)),
-        (None, ("-o", "importer.file=x"), ("importer.file",)),
-        (None, ("-o", "checkpoint"), ("KEY=VALUE",)),
-        (None, ("-o", "checkpoint=model_last.pth"), ("-o importer.checkpoint=",)),
-        (lambda at: (at / "config.yaml").unlink(), (), ("config.yaml: no such file",)),
-        (configured(classifier__name="MeTAL"), (), ("config.yaml", "classifier.name", "MeTAL")),
-        (configured(backbone__name="WRN"), (), ("config.yaml", "backbone.name", "WRN")),
-        (configured(classifier__kwargs={"margin": 1}), (), ("classifier.kwargs.margin",)),
-        (configured(backbone__kwargs={"is_flat": True}), (), ("backbone.kwargs.is_flat",)),
-        (configured(classifier=None), (), ("config.yaml", "classifier.name")),
-        (configured(way_num="five"), (), ("config.yaml", "way_num", "'five'")),
-        (
-            weighted(**{"1_0_weight": None, "4_1_running_var": None, "5_0_weight": torch.zeros(3)}),
-            (),
-            (
-                "missing: emb_func.layer1.0.weight, emb_func.layer4.1.running_var",
-                "not in the model: emb_func.layer5.0.weight",
-            ),
-        ),
-        (
-            weighted(**{"2_0_weight": torch.zeros(64, 3, 3, 3), "4_1_bias": torch.zeros(32)}),
-            (),
-            (
-                "emb_func.layer2.0.weight is (64, 3, 3, 3), must be (64, 64, 3, 3)",
-                "emb_func.layer4.1.bias is (32,), must be (64,)",
-            ),
-        ),
+        (("libfewshot", "checkpoint", "--check", "nowhere.npz"), ("nowhere.npz", "no such file")),
+        (("libfewshot", "checkpoint", "--tolerance", "0"), ("--tolerance", "0.0")),
+        (("libfewshot", "checkpoint", "-o", "importer.checkpoint=last.pth"), ("last.pth: no",)),
+        (("libfewshot", "checkpoint", "-o", "importer.file=x"), ("importer.file",)),
+        (("libfewshot", "checkpoint", "-o", "checkpoint"), ("KEY=VALUE",)),
+        (("libfewshot", "checkpoint", "-o", "checkpoint=x"), ("-o importer.checkpoint=",)),
+        (("libfewshot", "incomplete"), ("config.yaml: no such file",)),
+        (("libfewshot", "nowhere"), ("nowhere: no such folder",)),
+        (("libfewshots", "nowhere"), ("'libfewshots'", "did you")),
     ],
 )
-def test_what_does_not_fit_is_named(fsf, tmp_path, checkpoint, change, arguments, said) -> None:
-    if change is not None:
-        change(checkpoint)
-    one_line(fsf("import", "libfewshot", str(checkpoint), *arguments), *said)
+def test_what_does_not_fit_is_named(fsf, tmp_path, checkpoint, arguments, said) -> None:
+    (tmp_path / "incomplete").mkdir()
+    one_line(fsf("import", *arguments), *said)
     assert not (tmp_path / "runs").exists()
-
-
-def test_what_is_not_there_is_named(fsf) -> None:
-    one_line(fsf("import", "libfewshot", "nowhere"), "nowhere: no such folder")
-    one_line(fsf("import", "libfewshots", "nowhere"), "unknown importer 'libfewshots'", "did you")
 
 
 class Touch:

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -40,16 +39,11 @@ print(json.dumps(seen))
 """
 
 
-@pytest.fixture(scope="module")
-def loads() -> list[dict[str, Any]]:
+def test_a_component_is_loaded_without_its_siblings() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOAD_EACH], capture_output=True, text=True, check=True
     )
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
-
-
-def test_a_component_is_loaded_without_its_siblings(loads: list[dict[str, Any]]) -> None:
+    loads: list[dict[str, Any]] = json.loads(done.stdout)
     components = {load["module"] for load in loads}
     unwanted = {
         load["plugin"]: sorted(siblings)
@@ -57,13 +51,9 @@ def test_a_component_is_loaded_without_its_siblings(loads: list[dict[str, Any]])
         if (siblings := components.intersection(load["imported"]).difference(load["bases"]))
     }
     assert unwanted == {}
-
-
-def test_the_siblings_are_known(loads: list[dict[str, Any]]) -> None:
-    """The test above says something only where a package has components in several modules."""
-    metric = {load["module"] for load in loads if load["module"].startswith("fsf_methods.metric.")}
-    assert len(metric) == 8
     assert all(load["module"] in load["imported"] for load in loads)
+    # It says something only where a package has components in several modules.
+    assert len([name for name in components if name.startswith("fsf_methods.metric.")]) == 8
 
 
 PACKAGES = sorted(
@@ -74,20 +64,15 @@ PACKAGES = sorted(
 )
 
 
-@pytest.fixture(params=PACKAGES)
-def package(request: pytest.FixtureRequest) -> ModuleType:
-    return importlib.import_module(request.param)
-
-
-def test_every_name_of_a_package_is_found(package: ModuleType) -> None:
+@pytest.mark.parametrize("module", PACKAGES)
+def test_every_name_of_a_package_is_found_and_seen_by_type_checkers(module: str) -> None:
+    package = importlib.import_module(module)
     assert dir(package) == sorted(package.__all__)
     for name in package.__all__:
         assert getattr(getattr(package, name), "__name__", name) == name
     with pytest.raises(AttributeError, match="has no attribute 'Missing'"):
         package.Missing  # noqa: B018
 
-
-def test_type_checkers_see_every_name(package: ModuleType) -> None:
     source = Path(str(package.__file__)).read_text(encoding="utf-8")
     imports = source.partition("if TYPE_CHECKING:\n")[2].partition("\n__all__")[0]
     imported = imports.replace("(", " ").replace(")", " ").replace(",", " ").split()

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests.conftest import Fsf
+from tests.toys import image_folder
 
 QUICK = (
     "--method", "ncc", "--sampler", "random", "--way", "2", "--shot", "1", "--queries", "2",
@@ -22,21 +22,6 @@ QUICK = (
 
 def picture(seed: int, side: int = 20) -> Any:
     return np.random.default_rng(seed).integers(0, 256, (side, side, 3), np.uint8)
-
-
-def folders(root: Path, classes: list[str], images: int = 4) -> Path:
-    for c, name in enumerate(classes):
-        (root / name).mkdir(parents=True)
-        for i in range(images):
-            Image.fromarray(picture(10 * c + i)).save(root / name / f"{i}.png")
-    return root
-
-
-def metacoco(root: Path) -> Path:
-    return folders(
-        root,
-        [f"{c}/{where}" for c in ("dog", "cat", "carpet", "cup", "rat", "sink") for where in "ab"],
-    )
 
 
 def miniimagenet(root: Path) -> Path:
@@ -50,20 +35,8 @@ def miniimagenet(root: Path) -> Path:
     return root
 
 
-def cifar(root: Path) -> Path:
-    root.mkdir()
-    names = ["dolphin", "seal", "beaver", "otter", "whale", "poppy"]
-    labels = np.repeat(np.arange(6, dtype=np.uint8), 4)[:, None]
-    rows = np.concatenate(
-        [0 * labels, labels, np.stack([picture(i, 32).reshape(-1) for i in range(24)])], axis=1
-    )
-    (root / "train.bin").write_bytes(rows.tobytes())
-    (root / "fine_label_names.txt").write_text("\n".join(names) + "\n")
-    return root
-
-
 def eurosat_zip(root: Path) -> Path:
-    folders(root / "EuroSAT" / "2750", ["Forest", "River"])
+    image_folder(root / "EuroSAT" / "2750", ["Forest", "River"])
     file = root / "EuroSAT.zip"
     with zipfile.ZipFile(file, "w") as archive:
         for path in sorted((root / "EuroSAT").rglob("*.png")):
@@ -72,13 +45,7 @@ def eurosat_zip(root: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "make"),
-    [
-        ("metacoco", metacoco),
-        ("miniimagenet", miniimagenet),
-        ("cifar-fs", cifar),
-        ("eurosat", eurosat_zip),
-    ],
+    ("name", "make"), [("miniimagenet", miniimagenet), ("eurosat", eurosat_zip)]
 )
 def test_a_miniature_is_checked_and_measured(
     name: str, make: Any, fsf: Fsf, tmp_path: Path
@@ -109,7 +76,7 @@ test = ["finch", "tit"]
 def test_a_users_own_declaration(fsf: Fsf, tmp_path: Path) -> None:
     (tmp_path / "birds.toml").write_text(OWN)
     names = [f"{bird}/{where}" for bird in ("Robin", "Wren", "Finch") for where in ("snow", "sun")]
-    folders(tmp_path / "images", [*names, "tit/snow", "tit/sun"])
+    image_folder(tmp_path / "images", [*names, "tit/snow", "tit/sun"])
     data = ("--dataset", "declared:birds.toml", "-o", "dataset.path=images")
     report = json.loads(fsf("data", "check", *data, "--json").stdout)
     assert report["problems"] == [

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from fsframework.engine.tasks import placebo
+import fsframework
 from fsframework.values import TaskSet
 from tests.conftest import Fsf
 
+PLANTED = {"name": "planted", "n_per_class": 20, "size": 16}
 DATA = ("--dataset", "planted", "-o", "dataset.n_per_class=20", "-o", "dataset.size=16")
 CONTEXTS = ("-o", "sampler.column=background", "--queries", "2")
 SHAPE = ("--way", "3", "--shot", "1", "--queries", "4", "--tasks", "10")
@@ -72,25 +73,22 @@ def test_ways_queries_and_split_that_are_open_follow_the_data(
     assert "3 ways and 10 queries per class" in done.stderr
     assert ("no split test (its splits: mine)" in done.stderr) is (split == "mine")
     tasks = TaskSet.load(tmp_path / "t.safetensors")
-    assert (tasks.n_way, tasks.n_query) == (3, 10)
+    assert (tasks.n_way, tasks.n_query) == (3, 10), "no image is there, and none is needed"
     assert fsf("tasks", "verify", "t.safetensors", *data).returncode == 0
+    kept = fsf("tasks", "make", "t.safetensors", *data, *few, "--seed", "1")
+    assert (kept.returncode, "--force" in kept.stderr) == (2, True)
+    assert TaskSet.load(tmp_path / "t.safetensors").digest == tasks.digest
     refused = fsf("tasks", "make", "u.safetensors", *data, *few, "--way", "4", "--queries", "5")
     assert refused.returncode == 2
     assert "3 classes of 12 images" in refused.stderr
 
 
-def permuted(fsf: Fsf, tmp_path: Path) -> Path:
-    """Write placebo tasks, as a run with ``--placebo`` keeps them."""
-    import fsframework
-
-    tasks = made(fsf, tmp_path)
-    pool = fsframework.pool({"name": "planted", "n_per_class": 20, "size": 16})
-    placebo(tasks, pool, 0).save(tmp_path / "placebo.safetensors")
-    return tmp_path / "placebo.safetensors"
-
-
 def test_a_file_says_which_arm_and_whether_it_is_a_placebo(fsf: Fsf, tmp_path: Path) -> None:
-    file = permuted(fsf, tmp_path)
+    run = fsframework.run(
+        method="ncc", dataset=PLANTED, way=3, shot=1, queries=4, tasks=10, placebo=True,
+        image_size=16, training={"epochs": 0}, progress=False,
+    )  # fmt: skip
+    file = run.folder / "tasks-biased.safetensors"
     verified = fsf("tasks", "verify", str(file), *DATA)
     assert "10 biased placebo tasks" in verified.stdout, verified.stderr
     told = json.loads(fsf("tasks", "verify", str(file), *DATA, "--json").stdout)
@@ -98,6 +96,13 @@ def test_a_file_says_which_arm_and_whether_it_is_a_placebo(fsf: Fsf, tmp_path: P
     assert fsf("tasks", "export", str(file), "t.jsonl", *DATA).returncode == 0
     line = json.loads((tmp_path / "t.jsonl").read_text().splitlines()[0])
     assert (line["arm"], line["placebo"]) == ("biased", True)
+    pool = fsframework.pool(PLANTED)
+    tasks = TaskSet.load(file)
+    assert line["support"] == [[pool.keys[i] for i in way] for way in tasks.support[0]]
+    assert line["query"] == [[pool.keys[i] for i in way] for way in tasks.query[0]]
+    assert line["attributes"] == [tasks.words[i] for i in tasks.attribute[0]]
+    assert line["classes"] == [pool.class_names[i] for i in tasks.classes[0]]
+    assert line["relaxed"] == tasks.relaxed[0].tolist()
     again = fsf("tasks", "export", str(file), "t.jsonl", *DATA)
     assert again.returncode == 2
     assert "t.jsonl exists; give --force to replace it" in again.stderr

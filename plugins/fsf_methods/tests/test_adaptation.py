@@ -12,10 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_backbones import Conv64F, ResNet12
+from fsf_backbones import ResNet12
 from fsf_methods.adaptation import CDKT, DETA, TSA, ContrastiveCentroids
 from fsf_methods.adaptation._adapters import Adapters
-from fsf_methods.adaptation._deta import patch_weights
 from fsf_methods.adaptation._logistic_softmax import (
     MeanField,
     expected_log_sigmoid,
@@ -28,7 +27,7 @@ from fsf_methods.adaptation._views_contrast import (
 )
 from fsf_methods.adaptation._yang import supervised_contrast
 from fsframework.interfaces import Backbone, Batch, OptionError
-from plugins.fsf_methods.tests.toys import built, episode, scored
+from plugins.fsf_methods.tests.toys import built, episode
 from tests.toy_views import Dimmed
 
 
@@ -64,26 +63,6 @@ def test_without_variance_the_probabilities_are_those_of_the_means() -> None:
     # Far below 0, where all sigmoids are small, their ratio is e.
     found = log_probabilities(torch.tensor([[[-50.0], [-51.0]]]), torch.zeros(1, 2, 1), 1.0)
     torch.testing.assert_close(found[0, 0] - found[0, 1], torch.tensor([1.0]), atol=1e-4, rtol=0)
-
-
-def test_one_step_of_cdkt_worked_by_hand() -> None:
-    # One item, two ways, K = 2: every update is a number.
-    field = MeanField(
-        torch.full((1, 1, 1, 1), 2.0),
-        torch.tensor([[[1.0], [0.0]]]),
-        temperature=1.0,
-        mean=-1.0,
-    )
-    field.step()
-    g = 0.1
-    gamma = math.exp(torch.digamma(torch.tensor(7.5))) / (4 * math.cosh(g / 2))
-    variance = 1 / (1 / 2 + 0.5)
-    mu = [variance * ((y - gamma) / 2 - 1 / 2) for y in (1, 0)]
-    omega = [(gamma + y) * math.tanh(g / 2) / (2 * g) for y in (1, 0)]
-    torch.testing.assert_close(field.alpha, torch.tensor([[1 + 2 * gamma]]))
-    torch.testing.assert_close(field.variance.flatten(), torch.tensor([variance] * 2))
-    torch.testing.assert_close(field.mu.flatten(), torch.tensor(mu))
-    torch.testing.assert_close(field.omega.flatten(), torch.tensor(omega))
 
 
 def test_the_bound_does_not_fall_from_step_to_step() -> None:
@@ -127,20 +106,6 @@ def test_crops_are_parts_of_the_image_enlarged() -> None:
         torch.testing.assert_close(inner, inner[:1].expand(5), atol=1e-4, rtol=0)
 
 
-def test_an_image_unlike_its_class_has_less_weight() -> None:
-    patches = torch.zeros(2, 3, 1, 3)
-    patches[0, :, :, 0] = 1
-    patches[1, :, :, 1] = 1
-    # The last image of the first class looks like the second class.
-    patches[0, 2] = torch.tensor([0.0, 1.0, 0.0])
-    trust = patch_weights(patches)[0, :, 0]
-    within = torch.tensor([1 / 2, 1 / 2, 0.0])
-    others = torch.tensor([0.0, 0.0, 1.0])
-    expected = (2 * within).softmax(0) / (2 * others).softmax(0)
-    torch.testing.assert_close(trust, expected, atol=1e-4, rtol=0)
-    assert trust[2] < trust[0]
-
-
 def test_adapters_worked_by_hand() -> None:
     # A convolution without a stem cannot be adapted, so there are two, of one location.
     class Two(Backbone):
@@ -180,15 +145,6 @@ def test_all_but_the_first_3x3_convolution_are_adapted() -> None:
     names = set(Adapters(backbone, "residual", "matrix").convolutions)
     every = {f"stages.{stage}.conv{n}" for stage in range(4) for n in (1, 2, 3)}
     assert names == every - {"stages.0.conv1"}
-
-
-def test_several_tasks_at_once_are_scored_as_one_by_one() -> None:
-    batch, backbone = episode(3, 20, 20, tasks=3, n=4), Conv64F().eval()
-    one, three = (
-        scored(built(TSA, 3, 20, 20, backbone=backbone, steps=2, tasks_at_once=n), batch)
-        for n in (1, 3)
-    )
-    torch.testing.assert_close(one, three, rtol=1e-3, atol=1e-3)
 
 
 def test_a_backbone_without_3x3_convolutions_is_refused() -> None:

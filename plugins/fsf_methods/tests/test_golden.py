@@ -31,6 +31,7 @@ from tests.golden_heads import (
     assert_loss,
     assert_scores,
     golden_heads,
+    load,
     read_case,
 )
 
@@ -44,15 +45,6 @@ def built(method: Any, case: Case, n_base: int = 0) -> Any:
     """Build a method for the items of a case."""
     method.build(case.arrays["query"].shape[1:], n_base, ToyBackbone())
     return method
-
-
-def renamed(case: Case, stems: dict[str, str], prefix: str = "") -> dict[str, Tensor]:
-    """Return a case's parameters by our names of the reference's layers."""
-    state = {}
-    for name, tensor in case.parameters.items():
-        stem, _, last = name.removeprefix(prefix).rpartition(".")
-        state[f"{stems[stem]}.{last}"] = tensor.flatten(1) if tensor.ndim == 4 else tensor
-    return state
 
 
 CPEA_LAYERS = {
@@ -70,7 +62,7 @@ def test_cpea(path: Path) -> None:
     method = CPEA(smoothing=case.number("label_smoothing"))
     n_tokens, channels = case.arrays["query"].shape[1:]
     method.build((channels, n_tokens - 1, 1), 0, ToyBackbone())
-    method.load_state_dict(renamed(case, CPEA_LAYERS))
+    load(method, case, CPEA_LAYERS)
     method.eval()
     with torch.no_grad():
         support = method.adapt(case.tensor("support").flatten(0, 1))
@@ -85,17 +77,7 @@ def test_cpea(path: Path) -> None:
 def with_pooling(method: Any, case: Case) -> Any:
     """Build a method and load the pooling of a case."""
     built(method, case)
-    layers = {
-        "dcov.temperature": "log_scale",
-        "dcov.conv_dr_block.0": "reduce.0",
-        "dcov.conv_dr_block.1": "reduce.1",
-    }
-    state = method.pool.state_dict()
-    for theirs, value in case.parameters.items():
-        start = next(name for name in layers if theirs.startswith(name))
-        ours = layers[start] + theirs.removeprefix(start)
-        state[ours] = value.reshape(state[ours].shape)
-    method.pool.load_state_dict(state)
+    load(method.pool, case, {"dcov.temperature": "log_scale", "dcov.conv_dr_block": "reduce"})
     return method.eval()
 
 
@@ -145,7 +127,7 @@ def test_frn(path: Path) -> None:
 def gnn(case: Case, prefix: str, **options: Any) -> GNN:
     """The method with a case's parameters, whose names are translated."""
     method = built(GNN(n_way=case.way, nf=int(case.number("nf")), **options), case)
-    layers = {"fc.0": "reduce", "fc.1": "reduce_norm"}
+    layers = {"fc.0": "reduce", "fc.1": "reduce_norm", f"{prefix}.layer_last.fc": "last"}
     for number, stem in enumerate(("w0", "w1", "w_comp_last")):
         block = f"{prefix}.{stem if number == 2 else 'layer_' + stem}"
         for place in range(4):
@@ -155,8 +137,7 @@ def gnn(case: Case, prefix: str, **options: Any) -> GNN:
     for number in range(2):
         layers[f"{prefix}.layer_l{number}.fc"] = f"layers.{number}"
         layers[f"{prefix}.layer_l{number}.bn"] = f"norms.{number}"
-    layers[f"{prefix}.layer_last.fc"] = "last"
-    method.load_state_dict(renamed(case, layers))
+    load(method, case, layers)
     return method
 
 
@@ -182,16 +163,23 @@ def test_gnn_original(path: Path) -> None:
     assert_loss(method.loss(batch).detach(), case.number("loss"))
 
 
+SIB_LAYERS = {
+    "bias": "bias",
+    "scale_cls": "scale",
+    "wnLayerFavg.weight": "weight",
+    "dni.layer1.0": "gradient.0",
+    "dni.layer1.2": "gradient.2",
+    "dni.layer2.0": "gradient.3",
+    "dni.layer2.2": "gradient.5",
+    "dni.layer3": "gradient.6",
+}
+
+
 def sib(case: Case, **options: Any) -> SIB:
     """The method with a case's parameters, without running statistics, which are never used."""
     given = {"steps": int(case.number("q_steps")), "lr": case.number("lr"), **options}
     method = built(SIB(n_way=case.way, **given), case)
-    names = {"bias": "bias", "scale_cls": "scale", "wnLayerFavg.weight": "weight"}
-    places = {"layer1.0": 0, "layer1.2": 2, "layer2.0": 3, "layer2.2": 5, "layer3": 6}
-    for theirs, ours in places.items():
-        for part in ("weight", "bias"):
-            names[f"dni.{theirs}.{part}"] = f"gradient.{ours}.{part}"
-    method.load_state_dict({ours: case.parameters[theirs] for theirs, ours in names.items()})
+    load(method, case, SIB_LAYERS)
     return method
 
 
@@ -210,12 +198,12 @@ def test_sib(path: Path) -> None:
 
 
 TPN_LAYERS = {
-    "layer1.0": "scale.0",
-    "layer1.1": "scale.1",
-    "layer2.0": "scale.4",
-    "layer2.1": "scale.5",
-    "fc3": "scale.9",
-    "fc4": "scale.11",
+    "relation.layer1.0": "scale.0",
+    "relation.layer1.1": "scale.1",
+    "relation.layer2.0": "scale.4",
+    "relation.layer2.1": "scale.5",
+    "relation.fc3": "scale.9",
+    "relation.fc4": "scale.11",
 }
 
 
@@ -223,13 +211,7 @@ TPN_LAYERS = {
 def test_tpn(path: Path) -> None:
     case = read_case(path)
     method = built(TPN(k=int(case.number("k")), alpha=case.number("alpha")), case).eval()
-    state = {}
-    for name, tensor in case.parameters.items():
-        stem, _, last = name.removeprefix("relation.").rpartition(".")
-        state[f"{TPN_LAYERS[stem]}.{last}"] = tensor
-    missing, unexpected = method.load_state_dict(state, strict=False)
-    assert not unexpected
-    assert all(name.endswith("num_batches_tracked") for name in missing)
+    load(method, case, TPN_LAYERS)
     batch = batch_of(case)
     maps = torch.cat([batch.support.flatten(0, 2), batch.query[0]])
     assert_array(method.scale(maps), case.tensor("sigma"))

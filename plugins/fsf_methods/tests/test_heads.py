@@ -23,23 +23,6 @@ def anil(size: int, **options: Any) -> ANIL:
     return built(ANIL, size, **options).double()
 
 
-def test_two_steps_of_anil_worked_by_hand() -> None:
-    method = anil(1, n_way=2, inner_lr=1.0, test_steps=2).eval()
-    with torch.no_grad():
-        method.classify.weight.zero_()
-        method.classify.bias.zero_()
-    support = torch.tensor([[[[1.0]], [[-1.0]]]]).double()
-    query = torch.tensor([[[2.0]]]).double()
-    # At first both probabilities are 1/2 and the gradients of the weights -1/2 and 1/2, without
-    # one of the biases; then the logits of the first image differ by 1, and its residual is r.
-    r = 1 / (1 + torch.tensor(1.0).double().exp())
-    expected = 2 * (0.5 + r)
-    with torch.no_grad():
-        torch.testing.assert_close(
-            method.scores(support, query)[0, 0], torch.stack([expected, -expected])
-        )
-
-
 def looped(method: ANIL, support: Tensor, query: Tensor) -> Tensor:
     """Return the logits of one task, support ``(way, shot, D)``, by PyTorch's gradients."""
     way, shot, _ = support.shape

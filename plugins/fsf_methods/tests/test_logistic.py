@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from fsf_methods.transfer import RFS, Logistic, _logreg
-from fsf_methods.transfer._line_search import search
 from fsf_methods.transfer._logreg import logistic_regression
 from fsframework.interfaces import Batch
 from plugins.fsf_methods.tests.toys import built
@@ -69,22 +68,6 @@ def test_follows_scikit_learns_iterations_to_their_end(
     at_end = gradient(support, weights, biases, c).abs().amax(dim=(1, 2))
     assert (at_end <= 1.001e-4).all()
     assert (at_end > 1e-8).all()
-
-
-def test_labels_are_scikit_learns_on_ten_thousand_queries() -> None:
-    way, shot, n, tasks = 5, 5, 15, 140
-    for dim, spread in ((64, 1.0), (640, 3.0)):
-        both = items(tasks, way, shot + n, dim, spread=spread, dtype=torch.float32)
-        support = functional.normalize(both[:, :, :shot], dim=-1)
-        query = functional.normalize(both[:, :, shot:], dim=-1).flatten(1, 2)
-        weights, biases = logistic_regression(support, normalize=True)
-        labels = (query @ weights.mT + biases[:, None]).argmax(dim=2).numpy()
-        expected = [theirs(s).predict(q.numpy()) for s, q in zip(support, query, strict=True)]
-        assert labels.size > 10_000
-        assert (labels == np.stack(expected)).mean() > 0.999
-        # Not because the task is easy:
-        truth = np.repeat(np.arange(way), n)
-        assert 0.3 < (labels == truth).mean() < 0.95
 
 
 HARD = {
@@ -154,36 +137,6 @@ def test_single_precision_is_enough_for_normalised_items() -> None:
         torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-5)
 
 
-def test_line_search_finds_steps_that_lower_and_flatten() -> None:
-    # Quadratics, quartics and one with a wave; with first steps from far too short to far too long.
-    rng = np.random.default_rng(0)
-    n = 300
-    at = rng.uniform(0.1, 50, n)
-    wave = np.where(np.arange(n) % 3 == 0, 0.3, 0.0)
-    power = np.where(np.arange(n) % 2 == 0, 2, 4)
-
-    def phi(step: np.ndarray[Any, Any]) -> tuple[Any, Any]:
-        off = step / at - 1
-        value = off**power + wave * np.sin(9 * step / at)
-        slope = (power * off ** (power - 1) + 9 * wave * np.cos(9 * step / at)) / at
-        return value, slope
-
-    value, slope = phi(np.zeros(n))
-    wanted = slope < 0
-    assert 150 < wanted.sum() < 300
-    first = 10 ** rng.uniform(-3, 3, n)
-    step, reached, found = search(phi, value, slope, first, wanted)
-    assert (found == wanted).all()
-    assert (step[~wanted] == 0).all()
-    again, flat = phi(step)
-    np.testing.assert_allclose(reached[wanted], again[wanted])
-    lower = reached <= value + 1e-3 * step * slope
-    flatter = np.abs(flat) <= 0.9 * np.abs(slope)
-    assert lower[wanted].all()
-    assert (flatter | (wave > 0))[wanted].all()
-    assert flatter[wanted].mean() > 0.95
-
-
 @pytest.mark.parametrize("normalize", [False, True])
 def test_weights_as_coefficients_give_the_same_as_coefficients_of_items(normalize, monkeypatch):
     generator = torch.Generator().manual_seed(0)
@@ -238,18 +191,6 @@ def test_two_ways() -> None:
 
 def rfs(n_base: int = 3, dim: int = 2, **options: Any) -> RFS:
     return built(RFS, dim, n_base=n_base, **options)
-
-
-def test_the_loss_of_rfs_without_a_teacher_is_the_cross_entropy() -> None:
-    method = rfs()
-    method.classify.load_state_dict(
-        {"weight": torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), "bias": torch.zeros(3)}
-    )
-    items = torch.tensor([[2.0, 1.0], [0.0, 0.0]])
-    loss = method.loss(Batch(items=items, classes=torch.tensor([0, 2])))
-    # Logits 2, 1, 0 of class 0, and 0, 0, 0 of class 2.
-    expected = (np.log(np.exp(2) + np.e + 1) - 2 + np.log(3)) / 2
-    assert loss.item() == pytest.approx(expected)
 
 
 def test_the_loss_of_rfs_with_a_teacher_worked_by_hand() -> None:

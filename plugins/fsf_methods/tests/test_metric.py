@@ -15,18 +15,6 @@ from fsframework.interfaces import Batch
 from plugins.fsf_methods.tests.toys import assert_same_gradients, built, by_task, episode
 
 
-def test_scores_of_two_tasks_worked_by_hand() -> None:
-    support = torch.tensor(
-        [
-            [[[0.0, 0.0], [2.0, 0.0]], [[0.0, 4.0], [0.0, 6.0]]],  # prototypes (1, 0), (0, 5)
-            [[[1.0, 1.0], [1.0, 1.0]], [[-1.0, 0.0], [-3.0, 0.0]]],  # prototypes (1, 1), (-2, 0)
-        ]
-    )
-    query = torch.tensor([[[1.0, 1.0], [0.0, 5.0]], [[0.0, 0.0], [1.0, 1.0]]])
-    expected = torch.tensor([[[-1.0, -17.0], [-26.0, 0.0]], [[-2.0, -4.0], [0.0, -10.0]]])
-    torch.testing.assert_close(ProtoNet().scores(support, query), expected)
-
-
 def test_loss_is_the_cross_entropy_of_the_scores() -> None:
     support = torch.tensor([[[[0.0]], [[2.0]]]])
     query = torch.tensor([[[0.0], [1.0]]])
@@ -57,15 +45,6 @@ def attended(method: Any, support: Tensor, query: Tensor) -> Tensor:
     cosines = functional.cosine_similarity(query[:, None], support.flatten(0, 1), dim=-1)
     attention = (cosines / method.temperature).softmax(dim=1)
     return attention.reshape(-1, way, shot).sum(dim=2).log()
-
-
-def test_probabilities_of_matchingnet_worked_by_hand() -> None:
-    # Cosines with the query: 1 and 0 for the first class, -1 and 0 for the second.
-    support = torch.tensor([[[[2.0, 0.0], [0.0, 1.0]], [[-3.0, 0.0], [0.0, -1.0]]]])
-    scores = MatchingNet().scores(support, torch.tensor([[[5.0, 0.0]]]))
-    shares = [math.e + 1, 1 / math.e + 1]
-    expected = torch.tensor([[[share / sum(shares) for share in shares]]])
-    torch.testing.assert_close(scores.exp(), expected)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
@@ -140,14 +119,6 @@ def primal(method: R2D2, support: Tensor, query: Tensor) -> Tensor:
     ridge = method.regularisation.double() * torch.eye(x.shape[1], dtype=torch.float64)
     scores = query.double() @ torch.linalg.inv(x.T @ x + ridge) @ x.T @ y
     return (method.scale * scores + method.bias).float()
-
-
-def test_scores_of_r2d2_worked_by_hand() -> None:
-    # X = I, so W = Y / (1 + lambda) = I / 4; scores are 2 Q / 4 + 0.5.
-    method = R2D2(initial_lambda=3.0, initial_alpha=2.0, initial_beta=0.5)
-    support = torch.eye(2).reshape(1, 2, 1, 2)
-    scores = method.scores(support, torch.tensor([[[1.0, 3.0], [0.0, -4.0]]]))
-    torch.testing.assert_close(scores, torch.tensor([[[1.0, 2.0], [0.5, -1.5]]]))
 
 
 @pytest.mark.parametrize("width", [3, 40, 1100])

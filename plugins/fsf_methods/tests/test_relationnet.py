@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fsf_methods.metric import RelationNet, _relationnet
-from fsframework.interfaces import Batch, OptionError
+from fsframework.interfaces import OptionError
 from plugins.fsf_methods.tests.toys import assert_same_gradients, built, episode
 
 
@@ -87,23 +87,3 @@ def test_the_losses_are_those_stated() -> None:
         softly = net(5, 5, objective="cross-entropy").loss(batch)
         expected = functional.cross_entropy(scores.flatten(0, 1), batch.query_labels.flatten())
         torch.testing.assert_close(softly, expected)
-
-
-@pytest.mark.parametrize("objective", ["mse", "cross-entropy"])
-def test_maps_of_one_location_are_learned(objective: str) -> None:
-    torch.manual_seed(0)
-    method = RelationNet(objective=objective)
-    method.build((6, 1, 1), 7, None)
-    optimiser = torch.optim.Adam(method.parameters(), lr=5e-3)
-    labels = torch.arange(15).expand(4, 15) % 3
-    for _ in range(60):
-        centres = 2 * torch.randn(4, 3, 6)
-        support = centres[:, :, None] + 0.2 * torch.randn(4, 3, 2, 6)
-        query = torch.take_along_dim(centres, labels[:, :, None], 1) + 0.2 * torch.randn(4, 15, 6)
-        batch = Batch(support[..., None, None], query[..., None, None], labels)
-        optimiser.zero_grad()
-        method.loss(batch).backward()
-        optimiser.step()
-    with torch.no_grad():
-        predicted = method.eval().scores(batch.support, batch.query).argmax(dim=2)
-    assert (predicted == labels).float().mean() > 0.7

@@ -59,15 +59,6 @@ def test_the_only_image_of_a_class_is_joined_by_its_mirror_image(
     torch.testing.assert_close(scored(method, batch), scored(method, Batch(both, batch.query)))
 
 
-def test_scores_of_dsn_worked_by_hand() -> None:
-    # Two shots on the line y = 1 of the plane: (0, 1) and (2, 1). The query (5, 4) is 3 away.
-    vectors = torch.tensor([[[[0.0, 1.0], [2.0, 1.0]]]])
-    method = DSN()
-    means, bases = method.subspaces(vectors)
-    found = method._scores(means, bases, torch.tensor([[[5.0, 4.0]]]))
-    torch.testing.assert_close(found.detach(), torch.tensor([[[-4.5]]]))
-
-
 def test_equal_images_span_nothing() -> None:
     support, query = episode(3, 2, 4, shot=1).support, episode(3, 2, 4).query
     scores = dsn().scores(support.repeat(1, 1, 3, 1, 1, 1), query)

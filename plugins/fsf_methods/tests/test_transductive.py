@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fsf_methods.adaptation import PUTM
-from fsf_methods.transductive import GNN, SIB, TPN
+from fsf_methods.transductive import GNN, TPN
 from fsframework.interfaces import Batch, OptionError
 from plugins.fsf_methods.tests.toys import built, episode
 
@@ -90,51 +90,12 @@ def test_in_training_one_query_of_every_class_shares_a_graph_whatever_their_orde
         method.scores(batch.support, batch.query[:, :5])
 
 
-def test_the_pulled_back_gradient_is_that_of_the_scores() -> None:
-    torch.manual_seed(0)
-    method = SIB(n_way=3, initial_scale=4.0)
-    query = torch.randn(2, 5, 6)
-    inverse = 1 / query.norm(dim=2, keepdim=True)
-    prototypes = torch.randn(2, 3, 6, requires_grad=True)
-    gradient = torch.randn(2, 5, 3)
-    scores = method._scored(query, inverse, prototypes)
-    [expected] = torch.autograd.grad(scores, prototypes, gradient)
-    found = method._pulled_back(inverse * gradient, query, prototypes)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_scores_of_sib_worked_by_hand() -> None:
-    # Without steps: cosines of (3, 4) to the axes, plus 1, times 2.
-    method = SIB(n_way=2, steps=0, initial_scale=2.0, initial_bias=1.0)
-    method.build((2,), 0, None)
-    support = torch.tensor([[[[5.0, 0.0]], [[0.0, 0.1]]]])
-    found = method.scores(support, torch.tensor([[[3.0, 4.0]]]))
-    torch.testing.assert_close(found, torch.tensor([[[3.2, 3.6]]]))
-
-
-def test_labels_of_tpn_worked_by_hand() -> None:
-    # Two images of support and a query that equals the first. With k = 2 the second keeps itself
-    # and one of the others, at a distance so large that its weight is 0.
-    method = TPN(k=2, alpha=0.5)
-    support = torch.tensor([[[[0.0, 0.0]], [[60.0, 80.0]]]])
-    found = method.scores(support, torch.tensor([[[0.0, 0.0]]]))
-    # W of the first two nodes is all ones, S = 1/2 everywhere, I - S/2 = [[3/4, -1/4], ...], whose
-    # inverse is [[3/2, 1/2], [1/2, 3/2]].
-    torch.testing.assert_close(found, torch.tensor([[[0.5, 0.0]]]))
-
-
 def test_the_mean_and_the_sum_of_the_differences() -> None:
     nodes = torch.tensor([[[0.0, 0.0], [1.0, 1.0]]])
     mean, total = TPN()._graph(nodes), TPN(distance="sum")._graph(nodes)
     assert mean[0, 0, 1].item() == pytest.approx(math.exp(-0.5))
     assert total[0, 0, 1].item() == pytest.approx(math.exp(-1.0))
     assert total[0].diagonal().tolist() == [1.0, 1.0]
-
-
-def test_an_edge_stays_if_either_end_keeps_it() -> None:
-    # On a line at 0, 1, 1.5: with k = 2 nodes 0 and 2 keep 1, and 1 keeps 2.
-    graph = TPN(k=2)._graph(torch.tensor([[[0.0], [1.0], [1.5]]]))[0] > 0
-    assert graph.tolist() == [[True, True, False], [True, True, True], [False, True, True]]
 
 
 SUPPORT = torch.tensor([[[[2.0, 0.0]], [[0.0, 3.0]]]])

@@ -40,8 +40,9 @@ def vary_norms(module: nn.Module) -> None:
     """Let every BatchNorm look as after some training."""
     for norm in module.modules():
         if isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d):
-            nn.init.uniform_(norm.weight, 0.5, 1.5)
-            nn.init.normal_(norm.bias, std=0.3)
+            if norm.affine:
+                nn.init.uniform_(norm.weight, 0.5, 1.5)
+                nn.init.normal_(norm.bias, std=0.3)
             nn.init.normal_(norm.running_mean, std=0.2)
             nn.init.uniform_(norm.running_var, 0.5, 1.5)
 

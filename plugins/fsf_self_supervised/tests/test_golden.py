@@ -32,6 +32,7 @@ from tests.golden_heads import (
     assert_loss,
     assert_scores,
     golden_heads,
+    load,
     read_case,
 )
 from tests.toy_views import Dimmed
@@ -49,23 +50,8 @@ def unisiam(case: Case) -> UniSiam:
         teacher_width=case.tensor("teacher_features").shape[1] if taught else None,
     )
     method.build((size,), 0, ToyBackbone())
-    load(method.project, case, "proj")
-    load(method.predict, case, "pred")
-    if taught:
-        load(method.follow, case, "pred_dist")
+    load(method, case, {"proj.": "project.", "pred.": "predict.", "pred_dist.": "follow."})
     return method.train()
-
-
-def load(head: nn.Module, case: Case, prefix: str) -> None:
-    own = {
-        name.removeprefix(f"{prefix}."): tensor
-        for name, tensor in case.parameters.items()
-        if name.startswith(f"{prefix}.")
-    }
-    # Steps are counted by BatchNorm; the cases do not have them.
-    missing, unexpected = head.load_state_dict(own, strict=False)
-    assert not unexpected
-    assert all(name.endswith("num_batches_tracked") for name in missing)
 
 
 @golden_heads("UniSiam")
@@ -212,13 +198,6 @@ def as_images(features: Tensor) -> Tensor:
     return padded.unflatten(-1, (3, side, side))
 
 
-def set_linear(layer: nn.Linear, weight: Tensor, bias: Tensor | None = None) -> None:
-    assert layer.weight.shape == weight.shape
-    layer.weight.data.copy_(weight)
-    if bias is not None:
-        layer.bias.data.copy_(bias)
-
-
 def task_of(case: Case) -> Batch:
     """Return the case's task, as a batch of one."""
     support, query = case.tensor("support"), case.tensor("query")
@@ -229,26 +208,20 @@ def task_of(case: Case) -> Batch:
 @golden_heads("SSFSL")
 def test_ssfsl(path: Path) -> None:
     case = read_case(path)
-    given, batch = case.parameters, task_of(case)
+    batch, hidden = task_of(case), len(case.parameters["fc7.fc7.weight"])
     vectors, labels = case.tensor("patch_features"), case.tensor("pretext_labels")
     together = case.text("pretext") == "jigsaw"
-    [last] = [given[k] for k in given if k.endswith("fc8.weight")]
-    hidden = given["fc7.fc7.weight"].shape[0]
+    last = f"classifier_{case.text('pretext')}.fc8" if not together else "classifier.fc8"
     method = SSFSL(
         base=ProtoNet(),
-        views=Made(len(last), together=together),
+        views=Made(len(case.parameters[f"{last}.weight"]), together=together),
         lbda=case.number("lbda"),
         hidden=hidden,
         dropout=0.0,
     )
     width = vectors.shape[-1]
     method.build((width,), 9, Numbers(width))
-    names = {"each": "fc6.fc6_s1", "joint": "fc7.fc7"}
-    for name, prefix in names.items():
-        layer = getattr(method.head, name)
-        set_linear(layer, given[f"{prefix}.weight"], given[f"{prefix}.bias"])
-    [bias] = [given[k] for k in given if k.endswith("fc8.bias")]
-    set_linear(method.head.classify, last, bias)
+    load(method.head, case, {"fc6.fc6_s1": "each", "fc7.fc7": "joint", last: "classify"})
     flat = vectors if together else vectors.flatten(0, 1)[:, None]
     assert_array(method.head(flat), case.tensor("pretext_scores"))
     applied = labels[:, None].expand(-1, 9) if together else labels
@@ -277,9 +250,9 @@ class Joint(FewShotMethod):
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
         self.layer = nn.Linear(item_shape[0], n_base_classes)
         for name in ("joint", "single"):
-            weight = self.given[f"{name}.weight"]
-            if len(weight) == n_base_classes:
-                set_linear(self.layer, weight, self.given[f"{name}.bias"])
+            state = {part: self.given[f"{name}.{part}"] for part in ("weight", "bias")}
+            if len(state["weight"]) == n_base_classes:
+                self.layer.load_state_dict(state)
 
     def class_logits(self, items: Tensor) -> Tensor:
         logits: Tensor = self.layer(items)
@@ -319,16 +292,13 @@ def test_sla(path: Path) -> None:
 @golden_heads("HTS")
 def test_hts(path: Path) -> None:
     case = read_case(path)
-    given, batch = case.parameters, task_of(case)
+    batch = task_of(case)
     [pretext] = case.arrays["pretext_tasks"].tolist()
-    weight = given["backbone.weight"]
+    weight = case.parameters["backbone.weight"]
     method = HTS(base=ProtoNet(), views=MAKERS[pretext], beta=case.number("ssl_trade"))
     method.build(batch.query.shape[2:], 9, Numbers(len(weight), weight))
-    for name in ("W_iou", "U_iou", "W_f", "U_f"):
-        layer = getattr(method.tree, name)
-        set_linear(layer, given[f"{name}.weight"], given.get(f"{name}.bias"))
-    classify = [given[f"classifier0.classifier.{part}"] for part in ("weight", "bias")]
-    set_linear(method.classifiers[0], *classify)
+    classifier = "classifier0.classifier"
+    load(method, case, {"W_": "tree.W_", "U_": "tree.U_", classifier: "classifiers.0"})
     with torch.no_grad():
         support, query = method.embed_episode(batch)
         levels = method.nodes(batch.query[0], method.viewed(batch.query[0]))

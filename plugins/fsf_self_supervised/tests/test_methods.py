@@ -14,14 +14,10 @@ from fsf_methods.transfer import NCC, Logistic
 from fsf_self_supervised.methods import BECLR, MoCo, OpTA, PsCo, UniSiam
 from fsf_self_supervised.methods._clusters import ClusteredMemory
 from fsf_self_supervised.methods._losses import (
-    cross_views,
-    log_uniformity,
     nt_xent,
     queue_contrast,
 )
 from fsf_self_supervised.methods._memory import MomentumCopy, Queue
-from fsf_self_supervised.methods._opta import relative_cost, transport_plan
-from fsf_self_supervised.methods._psco import pseudo_supervised
 from fsf_self_supervised.views import SimCLR as StrongViews
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ToyBackbone, check_solves_toy_task
@@ -52,17 +48,6 @@ def test_the_queue_holds_the_negatives() -> None:
     assert queue_contrast(query, key, queue, 0.5).item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_alignment_and_uniformity_worked_by_hand() -> None:
-    predicted = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 1.0], [0.0, 1.0]])
-    targets = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    # The views of the first image: cosines 1 and 0; of the second: 1 and 1.
-    assert cross_views(predicted, targets).item() == pytest.approx(-3 / 4)
-    # Different images are at right angles, or, below, opposite.
-    assert log_uniformity(targets, 0.5).item() == pytest.approx(0, abs=1e-6)
-    opposite = torch.tensor([[1.0, 0.0], [-1.0, 0.0]]).repeat(2, 1)
-    assert log_uniformity(opposite, 0.5).item() == pytest.approx(-2, abs=1e-6)
-
-
 def test_a_teacher_adds_the_cosine_of_each_view_with_its_own_target() -> None:
     method = built(UniSiam(views=Dimmed(), width=8, teacher_width=16))
     batch = Batch(views=views(6))
@@ -79,15 +64,6 @@ def test_a_teacher_adds_the_cosine_of_each_view_with_its_own_target() -> None:
     longer = Batch(views=batch.views, teacher_vectors=torch.ones(6, 2, 9))
     with pytest.raises(OptionError, match="must be 9, the length of the teacher's vectors, not 16"):
         method.loss(longer)
-
-
-def test_made_tasks_worked_by_hand() -> None:
-    queries = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    shots = torch.tensor([[[1.0, 0.0], [0.6, 0.8]], [[0.0, 1.0], [0.0, 1.0]]])
-    first = math.log(math.e + math.exp(0.6) + 2) - 0.8
-    second = math.log(1 + math.exp(0.8) + 2 * math.e) - 1
-    found = pseudo_supervised(queries, shots, 1.0).item()
-    assert found == pytest.approx((first + second) / 2, abs=1e-6)
 
 
 def test_parts_are_normalised_on_their_own_and_keys_keep_their_order() -> None:
@@ -180,21 +156,6 @@ def test_beclr_scores_as_its_inference_does() -> None:
     support, query = torch.rand(2, 3, 1, 8), torch.rand(2, 6, 8)
     expected = OpTA(classifier=Logistic()).scores(support, query)
     torch.testing.assert_close(method.scores(support, query), expected)
-
-
-def test_each_transport_stops_on_its_own() -> None:
-    torch.manual_seed(0)
-    prototypes, query = torch.randn(6, 3, 8), torch.randn(6, 9, 8)
-    # Costs that differ little are transported in fewer iterations.
-    query[::2] *= 1e-3
-    cost = relative_cost(prototypes, query)
-    together = transport_plan(cost, 0.05, 1000, 1e-4)
-    alone = [transport_plan(one[None], 0.05, 1000, 1e-4) for one in cost]
-    torch.testing.assert_close(together, torch.cat(alone), rtol=0, atol=1e-6)
-    # They do not all stop together: few iterations are enough for some only.
-    few = transport_plan(cost, 0.05, 12, 1e-4)
-    same = (few - together).abs().amax(dim=(1, 2)) == 0
-    assert 0 < same.sum() < len(same)
 
 
 def test_without_passes_opta_is_its_classifier_on_class_means() -> None:

@@ -58,20 +58,6 @@ def pixels(method: Any) -> list[int]:
     return seen
 
 
-@pytest.mark.parametrize("views", [Rotation(), Jigsaw(n_permutations=6)])
-def test_ssfsl_weighs_the_two_losses(views: ViewMaker) -> None:
-    method: Any = built(lambda: SSFSL(base=ProtoNet(), views=views, lbda=0.25, hidden=8))
-    batch = episode(views)
-    pooled = vectors(method, batch.views)
-    if views.together:
-        logits, kinds = method.head(pooled), batch.applied[:, 0]
-    else:
-        logits, kinds = method.head(pooled.flatten(0, 1)[:, None]), batch.applied.flatten()
-    assert logits.shape == (18 if views.together else 72, 6 if views.together else 4)
-    expected = 0.75 * proto_loss(method, batch) + 0.25 * functional.cross_entropy(logits, kinds)
-    torch.testing.assert_close(method.loss(batch), expected)
-
-
 def test_the_head_has_the_authors_widths() -> None:
     alone = built(lambda: SSFSL(base=ProtoNet(), views=Rotation())).head
     puzzle = built(lambda: SSFSLJigsaw(base=ProtoNet(), views=Jigsaw())).head
@@ -235,14 +221,6 @@ def test_a_joint_batch_has_a_class_for_each_view_of_each_class() -> None:
         assert getattr(joint, name).tolist() == values, name
 
 
-def test_the_divergence_of_sla_worked_by_hand() -> None:
-    # P = (1/2, 1/2), Q = (1/4, 3/4) at T = 2: KL = log(2) / 2 + log(2/3) / 2 = 0.1438, times 4.
-    teacher, student = torch.zeros(1, 2), 2 * torch.tensor([[1.0, 3.0]]).log()
-    assert distillation(teacher, student, 2.0).item() == pytest.approx(4 * 0.143841, rel=1e-4)
-    both = distillation(teacher.expand(3, -1), student.expand(3, -1), 2.0)
-    assert both.item() == pytest.approx(4 * 0.143841, rel=1e-4)
-
-
 def test_distillation_adds_to_the_joint_loss_and_scores_without_views() -> None:
     options = {"self_distillation": True, "temperature": 3.0}
     both = built(lambda: SLA(base=ProtoNet(), views=turned(), **options))
@@ -273,26 +251,6 @@ def test_an_image_passes_the_backbone_once_per_view(base: Any) -> None:
 
 def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
-
-
-def test_a_tree_of_two_leaves_worked_by_hand() -> None:
-    tree = TreeLSTM(1)
-    with torch.no_grad():
-        for layer, values in ((tree.W_iou, (1, 0, 2)), (tree.U_iou, (0, 1, 1))):
-            layer.weight.copy_(torch.tensor(values)[:, None])
-        tree.W_iou.bias.copy_(torch.tensor([0.0, 1.0, 0.0]))
-        tree.W_f.weight.fill_(1.0)
-        tree.W_f.bias.fill_(0.5)
-        tree.U_f.weight.fill_(-1.0)
-        root, leaves = tree([torch.tensor([[2.0]]), torch.tensor([[1.0], [-1.0]])], [2])
-    cells = [sigmoid(x) * math.tanh(2 * x) for x in (1.0, -1.0)]
-    hidden = [sigmoid(1.0) * math.tanh(c) for c in cells]
-    torch.testing.assert_close(leaves, torch.tensor(hidden)[None, :, None])
-    forget = [sigmoid(2.0 + 0.5 - h) for h in hidden]
-    below = sum(f * c for f, c in zip(forget, cells, strict=True))
-    cell = sigmoid(2.0) * math.tanh(4.0 + sum(hidden)) + below
-    expected = sigmoid(1.0 + sum(hidden)) * math.tanh(cell)
-    assert root.item() == pytest.approx(expected, rel=1e-5)
 
 
 def node(tree: TreeLSTM, x: Tensor, children: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
