@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from fsf_tools import pack_images
-from fsframework._files import atomic_write
-from fsframework.engine.cache.sealed import load_sealed, save_sealed
+from fsframework._files import atomic_write, load_sealed, save_sealed
 from fsframework.errors import DataError
 from fsframework.values import IntArray, UInt8Array
 from tests.conftest import Fsf
@@ -297,10 +296,10 @@ def test_a_file_may_be_that_of_before_a_kill(tmp_path: Path) -> None:
     path, reporter = tmp_path / "stage" / "key.txt", Counting()
     save_sealed(path, lambda place: atomic_write(place, "one"))
     save_sealed(path, lambda place: atomic_write(place, "two"))
-    assert load_sealed(path, Path.read_text, reporter) == "two"
+    assert load_sealed(path, Path.read_text, reporter.note) == "two"
     path.write_text("one")
-    assert load_sealed(path, Path.read_text, reporter) == "one"
+    assert load_sealed(path, Path.read_text, reporter.note) == "one"
     assert reporter.said == []
     path.write_text("three")
-    assert load_sealed(path, Path.read_text, reporter) is None
+    assert load_sealed(path, Path.read_text, reporter.note) is None
     assert len(reporter.said) == 1
