@@ -12,6 +12,7 @@ import torch
 import fsframework
 from fsframework._files import held
 from fsframework.components.resolution import canonical, resolve_component
+from fsframework.engine.cache.images import Source
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.episodes import EPISODES
 from fsframework.engine.learning.history import History
@@ -28,7 +29,6 @@ from fsframework.engine.learning.training import (
     start_from,
     train,
 )
-from fsframework.engine.preparation import Source
 from fsframework.engine.session import Session
 from fsframework.engine.stages import changed_options, stage_digests
 from fsframework.errors import OptionError

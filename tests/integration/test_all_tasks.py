@@ -22,6 +22,11 @@ def test_all_tasks_and_their_interval_is_open(fsf: Fsf) -> None:
     assert (
         "19 depleting tasks use 760 images, each once; 40 of the 800 are left over" in done.stdout
     )
+    permuted = fsf(
+        "run", *QUICK, "--sampler", "depleting", "--tasks", "all", "--queries", "7", "--placebo"
+    )
+    assert permuted.returncode == 0, permuted.stderr
+    assert "each once" not in permuted.stdout
     refused = fsf("run", *QUICK, "--sampler", "depleting", "--queries", "7")
     assert refused.returncode == 2
     assert "ask for at most that many or for all" in refused.stderr
