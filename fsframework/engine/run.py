@@ -17,7 +17,7 @@ import torch
 
 import fsframework
 from fsframework._calls import contained
-from fsframework._files import held, load_sealed, save_sealed, sweep
+from fsframework._files import atomic_write, held, load_sealed, save_sealed, sweep
 from fsframework.components.resolution import Component, plain
 from fsframework.engine.cache.images import Pixels
 from fsframework.engine.configuration import Experiment
@@ -196,6 +196,7 @@ class _Job:
         record = earlier or _new_record(self.prepared, model, trains=trains)
         record.save(self.folder)
         sweep(self.folder)
+        self._keep_files()
         if splits:
             with self.timer("training"):
                 record = self._with_training(record, model, splits)
@@ -210,6 +211,15 @@ class _Job:
         )
         record.save(self.folder)
         return RunResult(self.folder, record, False)
+
+    def _keep_files(self) -> None:
+        """Copy the files of a user's own plugins, which no distribution has."""
+        for component in self.experiment.components():
+            for name, file in _own_files(component).items():
+                path = self.folder / "code" / name
+                if not path.exists():
+                    path.parent.mkdir(exist_ok=True)
+                    atomic_write(path, file.read_bytes())
 
     def _has_edited_images(self, record: RunRecord) -> bool:
         """Return whether images are known to differ from those that a finished run has used."""
@@ -418,7 +428,7 @@ def _new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> Run
         digests=digests,
         arms=_arm_records(prepared.arms, experiment.sampler, pool.class_sizes.tolist()),
         contrast=prepared.arms.contrast,
-        notes=(*prepared.notes, *_weight_notes(data), *cautions),
+        notes=(*prepared.notes, *_weight_notes(data), *_reuse_notes(experiment), *cautions),
         cautions=cautions,
         data=replace(data, image_size=model.size),
     )
@@ -429,6 +439,24 @@ def _weight_notes(data: DataRecord) -> Iterator[str]:
     if data.weights_from:
         source = ", ".join(f"{word} {value}" for word, value in data.weights_from.items())
         yield f"the backbone's pretrained weights: {source}"
+
+
+def _reuse_notes(experiment: Experiment) -> Iterator[str]:
+    """Yield why nothing computed with a component is reused, if that is so."""
+    for component in experiment.components():
+        for what in dict.fromkeys(w for code in component.codes for w in code.undigested):
+            yield (
+                f"{component.kind} {component.name} uses an object of type {what}, which cannot be "
+                "digested, so the same call computes everything with it again"
+            )
+
+
+def _own_files(component: Component) -> dict[str, Path]:
+    """Return the files of a component of no distribution, by the names of their copies."""
+    if component.plugin.version != "-":
+        return {}
+    files = {file for code in component.codes for file in code.files}
+    return {f"{f.stem}-{digest_of(f.read_bytes())[:8]}.py": f for f in sorted(files)}
 
 
 def component_record(component: Component) -> ComponentRecord:
@@ -446,10 +474,14 @@ def component_record(component: Component) -> ComponentRecord:
 
 def plugin_records(components: Iterable[Component]) -> tuple[PluginRecord, ...]:
     """Return the plugins of components, each once, sorted."""
-    plugins = {component.plugin for component in components}
-    return tuple(
-        sorted(PluginRecord(p.kind, p.name, p.target, p.distribution, p.version) for p in plugins)
-    )
+    found = {}
+    for component in components:
+        plugin = component.plugin
+        files = {name: digest_of(file.read_bytes()) for name, file in _own_files(component).items()}
+        found[plugin] = PluginRecord(
+            *(plugin.kind, plugin.name, plugin.target, plugin.distribution, plugin.version), files
+        )
+    return tuple(found[plugin] for plugin in sorted(found))
 
 
 def environment(device: torch.device, dtype: str = "float32") -> Environment:
