@@ -45,13 +45,13 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "dsn": [{}, {"centre": False, "mirror": "channels"}, {"learn_scale": False}],
     "feat": [{}, {"metric": "cosine", "objective": "libfewshot"}],
     "finetune": [
-        {"steps": 10},
-        {"head": "cosine", "steps": 3, "lr": 0.01},
-        {"head": "centroids", "batch_norm": "support", "steps": 3, "lr": 0.01},
+        {"steps": 3},
+        {"head": "cosine", "steps": 2, "lr": 0.01},
+        {"head": "centroids", "batch_norm": "support", "steps": 2, "lr": 0.01},
     ],
     "frn": [{}, {"auxiliary_norm": "task", "loss_divisor": 5.0}],
     "ft": [{"base": {"name": "tpn"}}, {"base": {"name": "protonet"}}],
-    "gnn": [{"nf": 32, "width": 16, "statistics": "batch", "unknown": "zeros"}],
+    "gnn": [{"nf": 16, "width": 8, "statistics": "batch", "unknown": "zeros"}],
     "ifsl": [
         {"base": "matchingnet"},
         {"base": MAML, "adjustment": "feature", "n_splits": 2},
@@ -70,7 +70,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "logistic": [{}, {"c": 0.1}],
     "lp-ft-fb": [{"steps": 50}, {"steps": 50, "head": "dist"}],
     "lrp": [{"base": "tpn"}],
-    "maml": [{}, {"head": "shared", "batch_norm": "running"}, {"first_order": True}],
+    "maml": [{}, {"head": "shared", "batch_norm": "running"}],
     "matchingnet": [{}, {"temperature": 0.1}, {"full_context": True}],
     "mtl": [
         {},
@@ -90,7 +90,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "stl-deepbdc": [{"classifier": "rfs"}],
     "tpn": [{"k": 10}],
     "tsa": [
-        {"steps": 3},
+        {"steps": 2},
         {"adapter": "serial", "form": "vector", "alignment": False, "steps": 1, "tasks_at_once": 3},
     ],
     "versa": [{"dim": 32}, {"dim": 16, "sample": False, "dropout": 0.1}],

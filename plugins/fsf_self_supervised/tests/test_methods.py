@@ -18,9 +18,8 @@ from fsf_self_supervised.methods._losses import (
     queue_contrast,
 )
 from fsf_self_supervised.methods._memory import MomentumCopy, Queue
-from fsf_self_supervised.views import SimCLR as StrongViews
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
-from fsframework.testing.method import ToyBackbone, check_solves_toy_task
+from fsframework.testing.method import ToyBackbone
 from tests.toy_views import Dimmed
 
 
@@ -165,12 +164,6 @@ def test_without_passes_opta_is_its_classifier_on_class_means() -> None:
     support, query = (t / t.std(dim=-1, keepdim=True) for t in away)
     expected = NCC().scores(support.mean(dim=2, keepdim=True), query)
     torch.testing.assert_close(method.scores(*away), expected)
-
-
-@pytest.mark.slow
-def test_psco_is_checkable_with_its_own_defaults() -> None:
-    # Its views leave nothing of a toy class.
-    check_solves_toy_task(lambda: PsCo(views=StrongViews()))
 
 
 def test_a_queue_writes_over_its_oldest_vectors() -> None:

@@ -14,7 +14,8 @@ from fsframework.components.resolution import resolve_component
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 
-METHODS = {name: Registry().load("method", name) for name in Registry().names("method")}
+REGISTRY = Registry()
+METHODS = {name: REGISTRY.load("method", name) for name in REGISTRY.names("method")}
 BESIDE = {"views", "trains_on_images", "weightless"}
 INSTEAD = {*BESIDE, "consumes", "embeds_images"}
 OWN = {
@@ -48,7 +49,7 @@ def made(name: str, **ways: int) -> FewShotMethod:
         request["base"] = "r2d2"
     if name == "ifsl":
         request["n_splits"] = 2
-    return resolve_component(Registry(), "method", {"name": name, **request}).create()
+    return resolve_component(REGISTRY, "method", {"name": name, **request}).create()
 
 
 def fits(wrapper: str, name: str, base: FewShotMethod) -> bool:
