@@ -15,7 +15,6 @@ from fsf_self_supervised.methods import BECLR, MoCo, OpTA, PsCo, UniSiam
 from fsf_self_supervised.methods._clusters import ClusteredMemory
 from fsf_self_supervised.methods._losses import (
     nt_xent,
-    queue_contrast,
 )
 from fsf_self_supervised.methods._memory import MomentumCopy, Queue
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
@@ -38,13 +37,6 @@ def test_nt_xent_worked_by_hand() -> None:
     first, second = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[4.0, 0.0], [0.0, 1.0]])
     expected = math.log(math.exp(2) + 2) - 2
     assert nt_xent(first, second, 0.5).item() == pytest.approx(expected, abs=1e-6)
-
-
-def test_the_queue_holds_the_negatives() -> None:
-    query, key = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.6, 0.8]])
-    queue = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
-    expected = math.log(math.exp(1.2) + 1 + math.exp(-2)) - 1.2
-    assert queue_contrast(query, key, queue, 0.5).item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_teacher_adds_the_cosine_of_each_view_with_its_own_target() -> None:
