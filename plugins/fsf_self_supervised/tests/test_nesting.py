@@ -93,8 +93,8 @@ def nested(wrapper: str, base: FewShotMethod) -> None:
 def shown(method: FewShotMethod) -> Batch:
     """Return what a training step shows a method that is trained on images."""
     way = method.n_way or 5
-    images, flat = torch.randn(1, 3 * way, 3, 20, 20), torch.randn(6, 3, 20, 20)
-    classes = torch.arange(way).repeat(3)[None]
+    images, flat = torch.randn(1, 2 * way, 3, 20, 20), torch.randn(6, 3, 20, 20)
+    classes = torch.arange(way).repeat(2)[None]
     fields: dict[str, Any] = {}
     seen = []
     if method.learns_from != "batches":
