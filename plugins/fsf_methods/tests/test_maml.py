@@ -117,16 +117,19 @@ class Odd(Backbone):
         super().__init__()
         self.first = nn.Conv2d(3, 4, (3, 1), stride=(1, 2), padding=1)
         self.norm = nn.BatchNorm2d(4, affine=False, momentum=0.3)
-        self.grouped = nn.Conv2d(4, 8, 3, dilation=(2, 1), groups=2, bias=False)
+        self.grouped = nn.Conv2d(4, 8, 3, dilation=(2, 1), groups=2)
         self.same = nn.Conv2d(8, 8, 3, padding="same")
         self.last_norm = nn.BatchNorm2d(8)
+        self.offset = nn.Parameter(torch.randn(4))
         # Neither weights nor images: the same for all tasks.
         self.fixed, self.places = torch.randn(4, 1, 2, 2), torch.randn(1, 4, 10, 5)
 
     def forward(self, images: Tensor) -> Tensor:
         maps = functional.max_pool2d(self.norm(self.first(images)), 2, padding=1)
-        maps = functional.conv2d(maps, self.fixed.to(maps), groups=4)
-        maps = self.grouped(maps) + self.grouped(self.places.to(maps))
+        fixed, places = self.fixed.to(maps), self.places.to(maps)
+        shifted = functional.conv2d(places, fixed, self.offset, padding=1, groups=4)
+        maps = functional.conv2d(maps, fixed, groups=4) + shifted[..., 1:, 1:]
+        maps = self.grouped(maps) + self.grouped(places)
         maps = self.last_norm(self.same(maps))
         tokens = maps.flatten(2).mT[:, None]
         attended = functional.scaled_dot_product_attention(tokens, tokens, tokens.sin())

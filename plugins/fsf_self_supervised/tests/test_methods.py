@@ -17,6 +17,7 @@ from fsf_self_supervised.methods._losses import (
     nt_xent,
 )
 from fsf_self_supervised.methods._memory import MomentumCopy, Queue
+from fsf_self_supervised.methods._opta import relative_cost, transport_plan
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ToyBackbone
 from tests.toy_views import Dimmed
@@ -147,6 +148,21 @@ def test_beclr_scores_as_its_inference_does() -> None:
     support, query = torch.rand(2, 3, 1, 8), torch.rand(2, 6, 8)
     expected = OpTA(classifier=Logistic()).scores(support, query)
     torch.testing.assert_close(method.scores(support, query), expected)
+
+
+def test_each_transport_stops_on_its_own() -> None:
+    torch.manual_seed(0)
+    prototypes, query = torch.randn(6, 3, 8), torch.randn(6, 9, 8)
+    # Costs that differ little are transported in fewer iterations.
+    query[::2] *= 1e-3
+    cost = relative_cost(prototypes, query)
+    together = transport_plan(cost, 0.05, 1000, 1e-4)
+    alone = [transport_plan(one[None], 0.05, 1000, 1e-4) for one in cost]
+    torch.testing.assert_close(together, torch.cat(alone), rtol=0, atol=1e-6)
+    # They do not all stop together: few iterations are enough for some only.
+    few = transport_plan(cost, 0.05, 12, 1e-4)
+    same = (few - together).abs().amax(dim=(1, 2)) == 0
+    assert 0 < same.sum() < len(same)
 
 
 def test_without_passes_opta_is_its_classifier_on_class_means() -> None:
