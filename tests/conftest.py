@@ -23,6 +23,18 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
 
 
+@pytest.fixture(scope="module")
+def _cache_of_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def shared_cache(_cache_of_module: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache that the tests of a module share: what one has computed, no other computes."""
+    monkeypatch.setenv("FSF_CACHE", str(_cache_of_module))
+    return _cache_of_module
+
+
 @pytest.fixture
 def fsf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Fsf:
     """Run `fsf` in this process, in the test's folder: no second import of torch."""

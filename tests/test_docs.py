@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
-import numpy as np
 import pytest
-from PIL import Image
 
 from fsframework.cli.groups import InstalledEntry
 from fsframework.cli.main import cli
@@ -24,6 +22,7 @@ from fsframework.components.resolution import resolve_component
 from fsframework.errors import RecordError
 from fsframework.testing import check_component
 from tests.conftest import Fsf
+from tests.toys import image_folder
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -82,14 +81,9 @@ def run_page(page: Path, folder: Path, *, long: bool = False) -> None:
 @pytest.fixture
 def beside_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with what the pages speak of: `images`, one folder per class, and `words.csv`."""
-    rng = np.random.default_rng(0)
-    rows = ["key,words"]
+    image_folder(tmp_path / "images", [f"class{c}" for c in range(6)], 20, 32)
+    words, rows = ["grass", "snow", "sofa", "road", "sand"], ["key,words"]
     for c, i in itertools.product(range(6), range(20)):
-        path = tmp_path / "images" / f"class{c}" / f"{i}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pixels = rng.normal(40 * c, 20, (32, 32, 3)).clip(0, 255).astype(np.uint8)
-        Image.fromarray(pixels).save(path)
-        words = ["grass", "snow", "sofa", "road", "sand"]
         rows.append(f"class{c}/{i}.png,{words[i % 5]};{words[(i + c) % 5]}")
     (tmp_path / "words.csv").write_text("\n".join(rows) + "\n")
     monkeypatch.chdir(tmp_path)

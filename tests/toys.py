@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsframework.api.experiments import resolved, tree_of_call
+from fsframework.api.running import Run, run_resolved
+from fsframework.api.session import open_session
 from fsframework.components.kinds import kind_of
 from fsframework.components.registry import Plugin
 from fsframework.components.resolution import Component
@@ -121,6 +128,18 @@ class Blobs(Dataset):
         return np.clip(colour + noise, 0, 255).astype(np.uint8)
 
 
+def image_folder(root: Path, classes: Iterable[str], each: int = 4, side: int = 16) -> Path:
+    """Write a folder of noisy images per class, each class about a colour of its own."""
+    for label, name in enumerate(classes):
+        (root / name).mkdir(parents=True)
+        rng = np.random.default_rng(label)
+        colour = rng.integers(40, 216, 3)
+        for i in range(each):
+            pixels = rng.normal(colour, 20, (side, side, 3)).clip(0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(root / name / f"{i}.png")
+    return root
+
+
 def component(cls: type[Any], **options: Any) -> Component:
     """Wrap a class as if it had been loaded."""
     kind = kind_of(cls) or "any"
@@ -128,16 +147,56 @@ def component(cls: type[Any], **options: Any) -> Component:
     return Component(plugin, cls, options, {})
 
 
+SMALL: dict[str, Any] = {
+    "method": Prototypes, "backbone": TinyBackbone, "dataset": Blobs, "sampler": "random",
+    "way": 3, "shot": 2, "queries": 5, "tasks": 40, "recipe": "none", "device": "cpu",
+}  # fmt: skip
+
+
+def run(
+    place: Path | None = None,
+    reporter: Reporter | None = None,
+    plugins: Sequence[Path] = (),
+    **options: Any,
+) -> Run:
+    """Run ``SMALL`` with other options, as ``fsf.run`` does.
+
+    Args:
+        place: of the runs and the cache; by default those of the test.
+        reporter: is told of the progress.
+        plugins: files of plugins.
+    """
+    folders = {} if place is None else {"runs_dir": place / "runs", "cache_dir": place / "cache"}
+    session = open_session(**folders, plugins=plugins, progress=False)
+    session = replace(session, reporter=reporter or session.reporter)
+    return run_resolved(resolved(tree_of_call({**SMALL, **options}), session), session)
+
+
+def weights(found: Run) -> dict[str, Tensor]:
+    """Return the weights of a run by name."""
+    return load_file(found.folder / "weights.safetensors")
+
+
+def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    """Return whether weights have the same names and values."""
+    same = first.keys() == second.keys()
+    return same and all(torch.equal(value, second[name]) for name, value in first.items())
+
+
 class Killed(Exception):
     """Stands for a kill."""
 
 
 class Counting(Reporter):
-    """Counts what is reported, and kills after so many units of a stage."""
+    """Counts what is reported, keeps what is said, and kills after so many units of a stage."""
 
     def __init__(self, stage: str = "", after: int | None = None) -> None:
         self.units: dict[str, int] = {}
+        self.said: list[str] = []
         self._stage, self._after = stage, after
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
 
     @contextmanager
     def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:

@@ -1,52 +1,158 @@
-"""The image store: decoded once, read in any order, broken images named."""
+"""Images: decoded once, read in any order, broken or edited ones named, damaged ones made again."""
 
 from __future__ import annotations
 
+import ctypes
+import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch import Tensor
 
-from fsf_tools.data.packing import decoding_difference
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import resolve_component
-from fsframework.engine.cache import images as module
-from fsframework.engine.cache.images import (
-    ImageStore,
-    Readable,
-    pixels_of,
-    store_of,
-    without_broken,
-)
-from fsframework.engine.cache.rows import Rows
-from fsframework.engine.learning.evaluation import ImageSource, predict
-from fsframework.engine.learning.model import FewShotModel, build_model
-from fsframework.engine.progress import Reporter
-from fsframework.engine.session import Workspace
-from fsframework.errors import DataError, FsfError
+from fsf_tools import pack_images
+from fsframework._files import atomic_write, load_sealed, save_sealed
+from fsframework.errors import DataError
 from fsframework.values import IntArray, UInt8Array
-from tests.toys import Blobs, Counting, PixelPrototypes, Prototypes, TinyBackbone, component
+from tests.conftest import Fsf
+from tests.toys import Blobs, Counting, Killed, Still, run
+
+ONLY_TEST: dict[str, Any] = {"method": Still}
+"""A run that reads no split but the one under test."""
+
+
+def arrays(tmp_path: Path, stage: str = "images") -> list[Path]:
+    return sorted((tmp_path / "cache" / stage).glob("*/array.npy"))
+
+
+def test_one_array_holds_every_split_and_what_is_there_is_kept(tmp_path: Path) -> None:
+    first, second = Counting(), Counting()
+    run(None, first, **ONLY_TEST)
+    run(None, second, training={"epochs": 1, "steps": 1})
+    assert first.units["images of test"] == 60
+    decoded = {name: n for name, n in second.units.items() if name.startswith("images")}
+    assert decoded == {"images of train": 120, "images of val": 60}
+    [file] = arrays(tmp_path)
+    found, expected = np.load(file, mmap_mode="r"), Blobs().images(np.arange(240), 16)
+    assert found.shape == (240, 16, 16, 3)
+    assert (found == expected).all()
+    shutil.rmtree(tmp_path / "cache")
+    assert run(**ONLY_TEST).reused
+    assert not arrays(tmp_path), "a finished run needs no image"
+
+
+class Resplit(Blobs):
+    """Says that its seed does not concern its pixels."""
+
+    def __init__(self, *, seed: int = 0) -> None:
+        super().__init__()
+        self.fingerprint = f"blobs {seed}"
+
+    @property
+    def pixels_fingerprint(self) -> str:
+        return "blobs"
+
+
+class Reseeded(Resplit):
+    """Says nothing of what concerns its pixels."""
+
+    pixels_fingerprint = Blobs.pixels_fingerprint
+
+
+def test_only_what_decides_pixels_makes_another_array(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        run(dataset={"name": Resplit, "seed": seed}, **ONLY_TEST)
+    assert len(arrays(tmp_path)) == 1
+    for seed in (0, 1):
+        run(dataset={"name": Reseeded, "seed": seed}, **ONLY_TEST)
+    assert len(arrays(tmp_path)) == 3
+    for change in ({"image_size": 20}, {"decoding": "scaled"}):
+        run(dataset=Resplit, **ONLY_TEST, **change)
+    assert len(arrays(tmp_path)) == 5
 
 
 class Damaged(Blobs):
-    """Image 7 of every class cannot be read until it is mended."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bad = {20 * c + 7 for c in range(12)}
+    """Image 7 of every class cannot be read, and another may not be opened, until mended."""
 
     def image(self, index: int) -> UInt8Array:
-        if index in self.bad:
-            raise DataError(f"{self.keys[index]}: not a readable image")
+        if "TOY_MENDED" not in os.environ:
+            if index == 185:
+                raise PermissionError(13, "Permission denied", self.keys[index])
+            if index % 20 == 7:
+                raise DataError(f"{self.keys[index]}: not a readable image")
         return super().image(index)
 
 
-class Coarse(Blobs):
+def test_broken_images_are_fatal_or_left_out_and_taken_up_when_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"dataset": Damaged, **ONLY_TEST}
+    with pytest.raises(DataError, match="c09/185'; broken=.skip. leaves out images"):
+        run(**given)
+    skipped = run(**given, broken="skip")
+    assert skipped.pool.class_sizes.tolist() == [18, 19, 19]
+    assert any("images cannot be read" in line for line in skipped.record.notes)
+    [file] = arrays(tmp_path)
+    kept = [i for i in range(240) if i != 185 and i % 20 != 7]
+    assert (np.load(file)[kept] == Blobs().images(kept, 16)).all()
+    again = Counting()
+    run(None, again, **given, broken="skip", task_seed=1)
+    assert "images" not in again.units, "what is known to be broken is not tried again"
+    with pytest.raises(DataError, match="c09/185|Permission denied"):
+        run(**given)
+    monkeypatch.setenv("TOY_MENDED", "1")
+    late = run(**given, broken="skip", task_seed=2)
+    assert any("when it was first decoded" in line for line in late.record.notes)
+    mended = run(**given)
+    assert mended.pool.class_sizes.tolist() == [20, 20, 20]
+    assert mended.record.digests["images"] == run(**ONLY_TEST).record.digests["images"]
+
+
+def test_only_the_splits_in_use_are_decoded_to_find_broken_images() -> None:
+    counted = Counting()
+    one = run(None, counted, dataset=Damaged, **ONLY_TEST, split="test", broken="skip")
+    assert counted.units["images"] == 60
+    run(dataset=Damaged, training={"epochs": 1, "steps": 1}, broken="skip")
+    other = run(dataset=Damaged, **ONLY_TEST, split="test", broken="skip")
+    assert other.reused, "whatever is known of the other splits"
+    assert other.folder == one.folder
+
+
+class Sloppy(Blobs):
+    """Makes many images at once, as it likes."""
+
+    def __init__(self, *, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def images(
+        self,
+        indices: IntArray,
+        size: int,
+        interpolation: str = "bilinear",  # type: ignore[override]
+    ) -> UInt8Array:
+        made = super().images(indices, size, interpolation)
+        if self.how == "int64":
+            return made.astype(np.int64)  # type: ignore[return-value]
+        return made[:, ::-1, ::-1, ::-1] if self.how == "a view" else made[:, :8, :8]
+
+
+def test_images_of_another_type_or_size_are_refused_and_a_view_is_as_good_as_an_array(
+    tmp_path: Path,
+) -> None:
+    for how in ("int64", "too small"):
+        with pytest.raises(DataError, match="Sloppy: images must be uint8 of shape"):
+            run(dataset={"name": Sloppy, "how": how}, **ONLY_TEST)
+    run(dataset={"name": Sloppy, "how": "a view"}, **ONLY_TEST)
+    expected = Sloppy(how="a view").images(np.arange(180, 240), 16)
+    assert any((np.load(file)[180:] == expected).all() for file in arrays(tmp_path))
+
+
+class Coarse(Damaged):
     """Scaled decoding is two levels brighter."""
 
     def scaled_images(
@@ -58,275 +164,125 @@ class Coarse(Blobs):
         return np.minimum(self.images(indices, size, interpolation), 253) + np.uint8(2)
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path / "runs", tmp_path / "cache")
-
-
-def store(data: Blobs, workspace: Workspace, decoding: str = "exact", size: int = 16) -> ImageStore:
-    return ImageStore(data, "blobs", size, "bilinear", decoding, workspace)  # type: ignore[arg-type]
-
-
-def test_one_array_holds_every_split_and_what_is_there_is_kept(workspace: Workspace) -> None:
-    data = Blobs()
-    found = store(data, workspace)
-    test = pixels_of(found, data, "test", Reporter())
-    assert data.decoded == 60
-    train = pixels_of(store(data, workspace), data, "train", Reporter())
-    assert data.decoded == 60 + 120
-    found.fill(np.arange(240), "fatal", "images", Reporter())
-    assert data.decoded == 240
-    whole = np.load(found.path, mmap_mode="r")
-    assert whole.shape == (240, 16, 16, 3)
-    assert (whole == data.images(np.arange(240), 16)).all()
-    order = np.random.default_rng(0).permutation(60)
-    assert (test[order] == whole[180:][order]).all()
-    assert (test[3:9] == whole[183:189]).all()
-    assert test.digest != train.digest
-    assert test.shape == (60, 16, 16, 3)
-
-
-def test_pixels_have_the_same_digest_however_they_came_there(
-    workspace: Workspace, tmp_path: Path
-) -> None:
-    """Packed whole or split by split, at once or in parts: the same images, the same runs."""
-    data = Blobs()
-    by_split = pixels_of(store(data, workspace), data, "test", Reporter())
-    other = store(data, Workspace(tmp_path, tmp_path / "other"))
-    other.fill(np.arange(240), "skip", "images", Reporter())
-    assert pixels_of(other, data, "test", Reporter()).digest == by_split.digest
-
-
-def test_other_code_size_or_decoding_is_another_store(workspace: Workspace) -> None:
-    data = Blobs()
-    folders = {
-        ImageStore(data, code, size, how, decoding, workspace).path  # type: ignore[arg-type]
-        for code in ("blobs", "blobs, edited")
-        for size in (16, 20)
-        for how in ("bilinear", "bicubic")
-        for decoding in ("exact", "scaled")
-    }
-    assert len(folders) == 16
-
-
-def test_rows_are_read_in_any_order_and_number(workspace: Workspace) -> None:
-    data = Blobs()
-    pixels = pixels_of(store(data, workspace), data, "train", Reporter())
-    expected = data.images(np.arange(120), 16)
-    rng = np.random.default_rng(0)
-    for index in (
-        np.arange(120)[::-1],
-        rng.integers(120, size=500),
-        np.zeros(0, np.int64),
-        np.array([7, 8, 3]),
-    ):
-        assert (pixels[index] == expected[index]).all()
-    assert (pixels[-3:] == expected[-3:]).all()
-    assert pixels[5:5].shape == (0, 16, 16, 3)
-
-
-def test_reading_keeps_nothing_of_the_file_in_memory(workspace: Workspace) -> None:
-    """What is read from a file of 63 MB leaves this process hardly larger."""
-
-    def resident() -> int:
-        status = Path("/proc/self/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0])
-
-    data = Blobs()
-    large = store(data, workspace, size=300)
-    pixels = pixels_of(large, data, "test", Reporter())
-    pixels[:4]
-    before = resident()
-    for start in range(0, 60, 4):
-        pixels[start : start + 4]
-    assert resident() - before < 6_000
-
-
-def test_a_broken_image_is_fatal_and_named(workspace: Workspace) -> None:
-    data = Damaged()
-    with pytest.raises(DataError, match="^c09/187: not a readable image; broken=.skip."):
-        pixels_of(store(data, workspace), data, "test", Reporter())
-
-
-def test_broken_images_are_left_out_if_asked(workspace: Workspace) -> None:
-    data = Damaged()
-    kept, broken = without_broken(store(data, workspace), data.splits, Reporter())
-    assert sorted(broken) == sorted(data.bad)
-    assert broken[7] == "c00/7: not a readable image"
-    assert isinstance(kept, Readable)
-    assert kept.pool("test").class_sizes.tolist() == [19, 19, 19]
-    assert len(kept.keys) == 228
-    pixels = pixels_of(store(data, workspace), kept, "test", Reporter())
-    assert (pixels[:] == kept.images(kept.split_indices("test"), 16)).all()
-    assert kept.fingerprint != data.fingerprint
-    again = Counting()
-    without_broken(store(data, workspace), data.splits, again)
-    assert again.units == {}, "what is known to be broken is not tried again"
-
-
-def test_only_the_splits_in_use_are_decoded_to_find_broken_images(workspace: Workspace) -> None:
-    data = Damaged()
-    kept, broken = without_broken(store(data, workspace), ["test"], Reporter())
-    assert data.decoded == 7 + 57, "all at once until one fails, then one by one"
-    assert sorted(broken) == [187, 207, 227]
-    store(data, workspace).fill(np.arange(240), "skip", "images", Reporter())
-    again, _ = without_broken(store(data, workspace), ["test"], Reporter())
-    assert again.fingerprint == kept.fingerprint, "whatever is known of the other splits"
-
-
-class Sloppy(Blobs):
-    """Makes many images at once, as it likes."""
-
-    kind = "int64"
-
-    def images(
-        self,
-        indices: IntArray,
-        size: int,
-        interpolation: str = "bilinear",  # type: ignore[override]
-    ) -> UInt8Array:
-        made = super().images(indices, size, interpolation)
-        if self.kind == "int64":
-            return made.astype(np.int64)  # type: ignore[return-value]
-        return made[:, ::-1, ::-1, ::-1] if self.kind == "a view" else made[:, :8, :8]
-
-
-@pytest.mark.parametrize("kind", ["int64", "too small"])
-def test_what_a_data_set_must_not_return_is_refused(workspace: Workspace, kind: str) -> None:
-    data = Sloppy()
-    data.kind = kind
-    with pytest.raises(DataError, match="Sloppy: images must be uint8 of shape"):
-        pixels_of(store(data, workspace), data, "test", Reporter())
-
-
-def test_a_view_is_as_good_as_an_array(workspace: Workspace) -> None:
-    data = Sloppy()
-    data.kind = "a view"
-    pixels = pixels_of(store(data, workspace), data, "test", Reporter())
-    assert (pixels[:] == data.images(np.arange(180, 240), 16)).all()
-
-
-class Unreadable(Blobs):
-    """Its files may not be opened, each in its way."""
+class Unreadable(Coarse):
+    """None of its images can be read."""
 
     def image(self, index: int) -> UInt8Array:
-        if index == 185:
-            raise PermissionError(13, "Permission denied", "c09/185")
-        if index == 186:
-            raise DataError("c09/186: not a readable image")
-        return super().image(index)
+        raise DataError(f"{self.keys[index]}: not a readable image")
 
 
-def test_what_the_system_refuses_is_broken_too(workspace: Workspace) -> None:
-    data = Unreadable()
-    _, broken = without_broken(store(data, workspace), ["test"], Reporter())
-    assert sorted(broken) == [185, 186]
-    assert "Permission denied" in broken[185]
-    with pytest.raises(DataError, match="Permission denied"):
-        pixels_of(store(data, workspace), data, "test", Reporter())
-
-
-class Resplit(Blobs):
-    """Says that its splits do not concern its pixels."""
-
-    def __init__(self, *, seed: int = 0) -> None:
-        super().__init__()
-        self.fingerprint = f"blobs {seed}"
-
-    @property
-    def pixels_fingerprint(self) -> str:
-        return "blobs"
-
-
-def test_options_that_leave_pixels_alone_share_a_store(workspace: Workspace) -> None:
-    def folder(cls: type[Blobs], **options: int) -> Path:
-        made = component(cls, **options)
-        return store_of(made, made.create(), 16, "bilinear", "exact", workspace).path
-
-    assert folder(Resplit, seed=0) == folder(Resplit, seed=1)
-
-    class Plain(Resplit):
-        pixels_fingerprint = Blobs.pixels_fingerprint
-
-    assert folder(Plain, seed=0) != folder(Plain, seed=1)
-
-
-def test_nothing_can_be_said_of_decoding_where_every_image_is_broken(workspace: Workspace) -> None:
-    data = Damaged()
-    data.bad = set(range(240))
-    scaled = store(data, workspace, "scaled")
-    scaled.fill(np.arange(240), "skip", "images", Reporter())
-    assert decoding_difference(scaled) is None
-
-
-def test_a_mended_image_is_taken_up(workspace: Workspace) -> None:
-    data = Damaged()
-    without_broken(store(data, workspace), data.splits, Reporter())
-    data.bad = {187}
-    with pytest.raises(DataError, match="c09/187"):
-        pixels_of(store(data, workspace), data, "test", Reporter())
-    data.bad = set()
-    pixels = pixels_of(store(data, workspace), data, "test", Reporter())
-    assert (pixels[:] == Blobs().images(np.arange(180, 240), 16)).all()
-    assert 187 not in store(data, workspace).broken()
-
-
-def test_scaled_decoding_says_how_far_it_is(workspace: Workspace) -> None:
-    data = Coarse()
-    scaled = store(data, workspace, "scaled")
-    pixels = pixels_of(scaled, data, "test", Reporter())
-    exact = pixels_of(store(data, workspace), data, "test", Reporter())
-    inner = exact[:] < 250
-    assert (pixels[:][inner] == exact[:][inner] + 2).all()
-    apart = decoding_difference(scaled)
+def test_scaled_decoding_says_how_far_it_is_if_any_image_can_be_read() -> None:
+    given: dict[str, Any] = {"decoding": "scaled", "broken": "skip", "progress": False}
+    apart = pack_images(Coarse(), **given).scaled_decoding_differs_by
     assert apart is not None
     assert 1.9 < apart.mean <= 2
     assert (apart.percentile_99, apart.largest) == (2, 2)
+    assert pack_images(Unreadable(), **given).scaled_decoding_differs_by is None
 
 
-def test_a_full_disk_is_one_sentence(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Rows, "_create", full)
-    with pytest.raises(FsfError, match="no space left"):
-        pixels_of(store(Blobs(), workspace), Blobs(), "test", Reporter())
-
-
-def test_what_the_disk_cannot_hold_is_refused_at_once(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+def test_images_are_decoded_a_block_at_a_time_and_a_kill_loses_one_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = shutil.disk_usage(workspace.cache.parent)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=40_000))
-    data = Blobs()
-    with pytest.raises(
-        FsfError,
-        match="60 images of 16 x 16 pixels need at least 46.1 kB .* has 40.0 kB left",
-    ):
-        pixels_of(store(data, workspace), data, "test", Reporter())
-    assert data.decoded == 0
+    monkeypatch.setattr("fsframework.engine.cache.images._BYTES_A_BLOCK", 8 * 16 * 16 * 3)
+    with pytest.raises(Killed):
+        run(None, Counting("images of test", 20), **ONLY_TEST)
+    rest = Counting()
+    run(None, rest, **ONLY_TEST)
+    assert rest.units["images of test"] == 60 - 24
+    [file] = arrays(tmp_path)
+    assert (np.load(file)[180:] == Blobs().images(np.arange(180, 240), 16)).all()
 
 
-def test_large_images_are_decoded_a_few_at_a_time(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+class Edited(Blobs):
+    """One image can be moved or edited without a change of the fingerprint."""
+
+    def local_states(self, indices: IntArray) -> list[str]:  # type: ignore[override]
+        return [os.environ.get("TOY_STATE", "") if i == 185 else "" for i in indices]
+
+    def image(self, index: int) -> UInt8Array:
+        edited = index == 185 and os.environ.get("TOY_STATE") == "edited"
+        found = super().image(index)
+        return 255 - found if edited else found
+
+
+def test_an_edited_image_is_decoded_again_and_the_run_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_BYTES_A_BLOCK", 5_000)
-    asked: list[int] = []
+    digests = []
+    for state, said in (("first", 0), ("moved", 0), ("edited", 1)):
+        monkeypatch.setenv("TOY_STATE", state)
+        counted = Counting()
+        found = run(None, counted, dataset=Edited, **ONLY_TEST)
+        digests.append(found.record.digests["images"])
+        assert counted.units["images of test"] == (60 if state == "first" else 1)
+        assert found.reused == (state == "moved")
+        notes = [line for line in counted.said if "changed since they were decoded" in line]
+        assert len(notes) == said
+    assert digests[0] == digests[1] != digests[2]
 
-    class Watched(Blobs):
-        def images(
-            self,
-            indices: IntArray,
-            size: int,
-            interpolation: str = "bilinear",  # type: ignore[override]
-        ) -> UInt8Array:
-            asked.append(len(indices))
-            return super().images(indices, size, interpolation)
 
-    data = Watched()
-    pixels_of(store(data, workspace), data, "test", Reporter())
-    assert set(asked) == {6}
-    assert sum(asked) == 60
+def outcomes(reporter: Counting, **options: Any) -> str:
+    """Return the digest of the outcomes of a fresh run on what is cached."""
+    found = run(None, reporter, **{"training": {"epochs": 0}, **options})
+    digest = found.outcomes["random"].digest
+    shutil.rmtree(found.folder)
+    return digest
+
+
+def test_only_the_damaged_image_is_decoded_again(tmp_path: Path) -> None:
+    first = Counting()
+    expected = outcomes(first)
+    shutil.rmtree(tmp_path / "cache" / "features")
+    shutil.rmtree(tmp_path / "cache" / "outcomes")
+    [file] = arrays(tmp_path)
+    raw = bytearray(file.read_bytes())
+    raw[-16 * 16 * 3 * 7 - 1] ^= 1
+    file.write_bytes(raw)
+    again = Counting()
+    assert outcomes(again) == expected
+    assert again.units["images"] == 1
+    assert [line for line in again.said if "damaged and are made again" in line]
+
+
+def test_a_pipe_in_the_place_of_a_file_does_not_hang(tmp_path: Path) -> None:
+    expected = outcomes(Counting())
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} >= {".npy", ".bin", ".parquet", ".safetensors"}
+    for path in files:
+        if path.name != "lock":
+            path.unlink()
+            os.mkfifo(path)
+    assert outcomes(Counting()) == expected
+
+
+def _without_privileges() -> None:
+    """Take from root what lets it write anywhere."""
+    for privilege in (1, 2):
+        ctypes.CDLL(None).prctl(24, privilege, 0, 0, 0)
+
+
+def test_what_is_cached_can_be_read_where_nothing_can_be_written(fsf: Fsf, tmp_path: Path) -> None:
+    arguments = (
+        "run", "--method", "ncc", "--sampler", "random", "--tasks", "5", "--way", "2",
+        "--image-size", "16", "-o", "dataset.n_per_class=8", "-o", "training.epochs=0",
+        "--recipe", "none", "--queries", "2", "--json",
+    )  # fmt: skip
+    first = json.loads(fsf(*arguments).stdout)
+    for lock in (tmp_path / "cache").rglob("*lock"):
+        lock.unlink()
+    places = [tmp_path / "cache", *(tmp_path / "cache").rglob("*")]
+    for path in places:
+        path.chmod(0o555)
+    done = subprocess.run(
+        [sys.executable, "-m", "fsframework", *arguments, "--runs-dir", "others"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        preexec_fn=_without_privileges if os.geteuid() == 0 else None,
+    )  # fmt: skip
+    for path in places:
+        path.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["estimates"] == first["estimates"]
+    assert "images of test" not in done.stderr
 
 
 def test_packing_imports_no_torch() -> None:
@@ -335,55 +291,15 @@ def test_packing_imports_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-class Greedy(TinyBackbone):
-    """Finds no memory for more than three images."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        if len(images) > self.most:
-            raise torch.OutOfMemoryError("out of memory")
-        return super().forward(images)
-
-    most = 3
-
-
-def net(backbone: type[TinyBackbone], method: type = Prototypes) -> FewShotModel:
-    return build_model(component(backbone), component(method), 16, 0, 0)
-
-
-def test_batches_halve_where_the_memory_is_short(workspace: Workspace) -> None:
-    data = Blobs()
-    pixels = pixels_of(store(data, workspace), data, "test", Reporter())
-    plain, greedy = net(TinyBackbone), net(Greedy)
-    greedy.load_state_dict(plain.state_dict())
-    expected = ImageSource.cached(plain, pixels, workspace, Reporter()).items
-    other = Workspace(workspace.runs, workspace.cache / "other")
-    found = ImageSource.cached(greedy, pixels, other, Reporter()).items
-    assert expected is not None
-    assert found is not None
-    torch.testing.assert_close(found, expected)
-    Greedy.most, most = 0, Greedy.most
-    try:
-        greedy.size = 16
-        third = Workspace(workspace.runs, workspace.cache / "third")
-        with pytest.raises(DataError, match="one image of 16 x 16 pixels"):
-            ImageSource.cached(greedy, pixels, third, Reporter())
-    finally:
-        Greedy.most = most
-
-
-@pytest.mark.parametrize("method", [Prototypes, PixelPrototypes])
-def test_lower_precision_gives_nearly_the_same_answers(workspace: Workspace, method: type) -> None:
-    data = Blobs()
-    options = {"name": "random", "n_way": 3, "n_shot": 2, "n_query": 5}
-    sampler = resolve_component(Registry(), "sampler", options).create()
-    tasks = sampler.draw(data.pool("test"), 40, 0)
-    pixels = pixels_of(store(data, workspace), data, "test", Reporter())
-    model = net(TinyBackbone, method)
-    exact = ImageSource.cached(model, pixels, workspace, Reporter())
-    short = ImageSource.cached(model, pixels, workspace, Reporter(), "bf16")
-    if exact.items is not None and short.items is not None:
-        assert short.items.dtype == torch.float32
-        assert not torch.equal(short.items, exact.items), "another precision is another cache"
-        torch.testing.assert_close(short.items, exact.items, rtol=0.05, atol=0.05)
-    agree = predict(model, tasks, exact) == predict(model, tasks, short)
-    assert agree.mean() > 0.97
+def test_a_file_may_be_that_of_before_a_kill(tmp_path: Path) -> None:
+    """The digest is written first, and then the file."""
+    path, reporter = tmp_path / "stage" / "key.txt", Counting()
+    save_sealed(path, lambda place: atomic_write(place, "one"))
+    save_sealed(path, lambda place: atomic_write(place, "two"))
+    assert load_sealed(path, Path.read_text, reporter.note) == "two"
+    path.write_text("one")
+    assert load_sealed(path, Path.read_text, reporter.note) == "one"
+    assert reporter.said == []
+    path.write_text("three")
+    assert load_sealed(path, Path.read_text, reporter.note) is None
+    assert len(reporter.said) == 1

@@ -9,24 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from fsframework.values import TaskSet
 from tests.conftest import Fsf
+from tests.toys import image_folder
 
 QUICK = ("-o", "training.epochs=1", "-o", "training.steps=1", "--tasks", "3")
 
 
-def folder(root: Path, classes: int = 12, images: int = 8) -> Path:
-    """A folder of small images, a colour a class."""
-    for c in range(classes):
-        (root / f"c{c:02d}").mkdir(parents=True)
-        for i in range(images):
-            colour = (20 * c % 256, 255 - 20 * c % 256, 30 * i % 256)
-            Image.new("RGB", (20, 20), colour).save(root / f"c{c:02d}" / f"{i}.png")
-    return root
+def folder(root: Path) -> Path:
+    return image_folder(root, [f"c{c:02d}" for c in range(12)], 8)
 
 
 def refused(done: subprocess.CompletedProcess[str], *parts: str) -> None:
@@ -44,8 +36,6 @@ def no_runs(tmp_path: Path) -> None:
 
 
 def test_tasks_larger_than_the_data(fsf: Fsf, tmp_path: Path) -> None:
-    refused(fsf("run", "--sampler", "random", "--way", "30"), "30", "20")
-    refused(fsf("run", "--way", "30"), "30", "20")
     done = fsf("run", "--sampler", "random", "--dataset", f"folder:{folder(tmp_path / 'f')}",
                "--shot", "5", "--queries", "4", "--way", "2")  # fmt: skip
     refused(done, "8", "c")
@@ -64,7 +54,7 @@ def test_no_image_has_any_attribute(fsf: Fsf, tmp_path: Path) -> None:
 
 
 def test_a_truncated_image_is_named_with_its_row(fsf: Fsf, tmp_path: Path) -> None:
-    root = folder(tmp_path / "f", classes=12)
+    root = folder(tmp_path / "f")
     rows = sorted(p.relative_to(root).as_posix() for p in root.rglob("*.png"))
     table = root / "images.csv"
     table.write_text("path,label\n" + "".join(f"{r},{r.split('/')[0]}\n" for r in rows))
@@ -87,21 +77,15 @@ def test_a_truncated_image_is_named_with_its_row(fsf: Fsf, tmp_path: Path) -> No
     assert checked.stdout.count("problem:") == 2
 
 
-@pytest.mark.parametrize(
-    ("splits", "parts"),
-    [
+def test_a_split_file_that_does_not_fit(fsf: Fsf, tmp_path: Path) -> None:
+    split = tmp_path / "split.json"
+    data = ("--dataset", f"folder:{folder(tmp_path / 'f')}", "-o", f"dataset.split={split}")
+    for splits, parts in (
         ({"train": ["c00", "nope"], "test": ["c01", "c02"]}, ("split.json", "nope")),
         ({"train": ["c00", "c01"], "test": ["c01", "c02"]}, ("c01", "train", "test")),
-    ],
-)
-def test_a_split_file_that_does_not_fit(
-    fsf: Fsf, tmp_path: Path, splits: dict[str, list[str]], parts: tuple[str, ...]
-) -> None:
-    split = tmp_path / "split.json"
-    split.write_text(json.dumps(splits))
-    root = folder(tmp_path / "f")
-    done = fsf("data", "check", "--dataset", f"folder:{root}", "-o", f"dataset.split={split}")
-    refused(done, *parts)
+    ):
+        split.write_text(json.dumps(splits))
+        refused(fsf("data", "check", *data), *parts)
 
 
 def test_a_task_file_made_for_other_data_or_edited(fsf: Fsf, tmp_path: Path) -> None:
@@ -127,15 +111,6 @@ def test_a_task_file_made_for_other_data_or_edited(fsf: Fsf, tmp_path: Path) -> 
     no_runs(tmp_path)
 
 
-def test_an_existing_task_file_is_not_overwritten(fsf: Fsf, tmp_path: Path) -> None:
-    file = tmp_path / "tasks.safetensors"
-    file.write_text("precious")
-    refused(fsf("tasks", "make", file, "--tasks", "2"), "exists", "--force")
-    assert file.read_text() == "precious"
-    assert fsf("tasks", "make", file, "--tasks", "2", "--force").returncode == 0
-    assert len(TaskSet.load(file)) == 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -147,6 +122,11 @@ def test_an_existing_task_file_is_not_overwritten(fsf: Fsf, tmp_path: Path) -> N
         (("-o", "sampler"), ("KEY=VALUE",)),
         (("-o", "smapler.n_way=3"), ("smapler", "did you mean 'sampler'?")),
         (("--backbone", "vit"), ("'vit'", "timm:NAME")),
+        (("--backbone", "timm:resnet19"), ("'resnet19'; did you mean",)),
+        (("--backbone", "timm"), ("backbone.model",)),
+        (("--backbone", "timm:test_resnet", "-o", "backbone.weights=no.pth"), ("no.pth",)),
+        (("--backbone", "resnet18:x"), ("'resnet18'",)),
+        (("--backbone", "resnet10", "-o", "backbone.stem=9x9"), ("backbone.stem",)),
         (("--method", "protonets"), ("unknown method 'protonets'", "did you mean 'protonet'")),
         (("--tasks", "0"), ("tasks must be at least 1, not 0",)),
         (("--level", "95"), ("level must lie between 0 and 1",)),
@@ -165,6 +145,12 @@ def test_an_existing_task_file_is_not_overwritten(fsf: Fsf, tmp_path: Path) -> N
         (("--seed", "99999999999999999999"), ("seed must be",)),
         (("--image-size", "9"), ("9",)),
         (("--statistic", "ac"), ("unknown statistic 'ac'",)),
+        (("--attributes", "w.csv", "--detector", "metadata"), ("--attributes or --detector",)),
+        (("--config", "cut.toml"), ("cut.toml", "not TOML", "line 1")),
+        (("--config", "misspelt.toml"), ("'sede'", "did you mean 'seed'?")),
+        (("--config", "wrong.toml"), ("3",)),
+        (("--way", "30"), ("30", "20")),
+        (("--way", "30", "--sampler", "random"), ("30", "20")),
     ],
 )
 def test_options_that_are_not_allowed(
@@ -176,23 +162,10 @@ def test_options_that_are_not_allowed(
         if torch.cuda.is_available():
             pytest.skip("this machine has a CUDA device")
     (tmp_path / "stages.toml").write_text("[[training.stages]]\nepochs = 2\n")
+    for name, text in (("cut", "seed = "), ("misspelt", "sede = 3"), ("wrong", "method = 3")):
+        (tmp_path / f"{name}.toml").write_text(f"{text}\n")
     refused(fsf("run", *arguments), *parts)
     no_runs(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("seed = ", ("exp.toml", "not TOML", "line 1")),
-        ("sede = 3", ("'sede'", "did you mean 'seed'?")),
-        ("method = 3", ("3",)),
-    ],
-)
-def test_a_broken_configuration_file(
-    fsf: Fsf, tmp_path: Path, text: str, parts: tuple[str, ...]
-) -> None:
-    (tmp_path / "exp.toml").write_text(f"{text}\n")
-    refused(fsf("run", "--config", "exp.toml"), *parts)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files as Linux does")
@@ -214,30 +187,3 @@ def test_a_full_disk(tmp_path: Path) -> None:
     refused(done, "cannot write")
     no_runs(tmp_path)
     assert not list((tmp_path / "runs").rglob("*.tmp"))
-
-
-def test_tasks_need_no_images(fsf: Fsf, tmp_path: Path) -> None:
-    rows = [(f"c{c}/{i}.png", f"c{c}", ("red", "blue", "green")[i % 3])
-            for c in range(20) for i in range(12)]  # fmt: skip
-    table = tmp_path / "images.csv"
-    table.write_text("path,label,words\n" + "".join(",".join(r) + "\n" for r in rows))
-    file = tmp_path / "t.safetensors"
-    done = fsf("tasks", "make", file, "--dataset", f"csv:{table}", "--way", "2", "--shot", "1",
-               "--queries", "3", "--tasks", "4")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    tasks = TaskSet.load(file)
-    assert tasks.support.shape == (4, 2, 1)
-    output = tmp_path / "t.jsonl"
-    exported = fsf("tasks", "export", file, output, "--dataset", f"csv:{table}")
-    assert exported.returncode == 0, exported.stderr
-    first = json.loads(output.read_text().splitlines()[0])
-    assert set(first) == {
-        *("arm", "placebo", "classes", "attributes", "support", "query", "relaxed"),
-    }
-    assert np.array(first["query"]).shape == (2, 3)
-    words = {path: word for path, _, word in rows}
-    for attribute, support, query in zip(
-        first["attributes"], first["support"], first["query"], strict=True
-    ):
-        assert {words[key] for key in support} == {attribute}
-        assert attribute not in {words[key] for key in query}

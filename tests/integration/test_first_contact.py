@@ -98,7 +98,6 @@ def test_training_follows_too(fsf: Fsf, tmp_path: Path) -> None:
 
 DATA = {
     "few": ([25] * 4, ()),
-    "two": ([25] * 2, ()),
     "small": ([5] * 12, ()),
     "unequal": ([3, 5, 8, 12, 20, 30, 40, 60, 9, 7, 25, 25], ()),
     "without test": ([25] * 8, ["train"] * 6 + ["val"] * 2),
@@ -145,7 +144,7 @@ def test_python_is_told_arguments_and_not_options(
 
 @pytest.mark.parametrize(
     ("data", "words"),
-    [("usual", False), ("few", False), *((data, True) for data in ("usual", *DATA))],
+    [("usual", False), *((data, True) for data in ("usual", *DATA))],
 )
 def test_data_check_ends_with_a_command_that_runs_as_it_is(
     fsf: Fsf, tmp_path: Path, data: str, words: bool

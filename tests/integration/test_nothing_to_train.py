@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+import torch
 
+from fsf_timm import Timm
 from fsframework.records import RunRecord
 from tests.conftest import Fsf
+from tests.toys import image_folder
 
 FROZEN = (
     *("--backbone", "timm:resnet10t", "-o", "backbone.weights=none", "-o", "backbone.frozen=true"),
@@ -22,14 +23,7 @@ SMALL = ("--sampler", "random", "--way", "3", "--shot", "1", "--queries", "2", "
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    """Four images of each of six colours."""
-    for label in range(6):
-        for i in range(4):
-            noise = np.random.default_rng([label, i]).integers(0, 60, (32, 32, 3))
-            file = tmp_path / f"images/colour{label}/{i}.png"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray((noise + 30 * label).astype(np.uint8)).save(file)
-    return tmp_path / "images"
+    return image_folder(tmp_path / "images", [f"colour{i}" for i in range(6)], side=32)
 
 
 @pytest.mark.parametrize("method", ["ncc", "protonet"])
@@ -56,21 +50,10 @@ def test_what_has_weights_to_train_still_needs_the_split(fsf: Fsf, images: Path)
 def test_the_record_says_where_pretrained_weights_came_from(
     fsf: Fsf, images: Path, tmp_path: Path
 ) -> None:
-    torch = pytest.importorskip("torch")
-    from fsf_timm import Timm
-
     torch.save(Timm(model="resnet10t", weights="none").net.state_dict(), tmp_path / "net.pth")
     given = ("--backbone", "timm:resnet10t", "-o", f"backbone.weights={tmp_path / 'net.pth'}")
-    run = (
-        "run",
-        "--dataset",
-        f"folder:{images}",
-        *ONLY_TEST,
-        "--image-size",
-        "32",
-        *SMALL,
-        "--json",
-    )
+    data = ("--dataset", f"folder:{images}", *ONLY_TEST, "--image-size", "32")
+    run = ("run", *data, *SMALL, "--json")
     done = fsf(*run, "--method", "ncc", *given)
     assert done.returncode == 0, done.stderr
     first = json.loads(done.stdout)

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests.conftest import Fsf
+from tests.toys import image_folder
 
 QUICK = (
     "--method", "ncc", "--sampler", "random", "--way", "2", "--shot", "1", "--queries", "2",
@@ -22,14 +22,6 @@ QUICK = (
 
 def picture(seed: int, side: int = 20) -> Any:
     return np.random.default_rng(seed).integers(0, 256, (side, side, 3), np.uint8)
-
-
-def folders(root: Path, classes: list[str], images: int = 4) -> Path:
-    for c, name in enumerate(classes):
-        (root / name).mkdir(parents=True)
-        for i in range(images):
-            Image.fromarray(picture(10 * c + i)).save(root / name / f"{i}.png")
-    return root
 
 
 def miniimagenet(root: Path) -> Path:
@@ -44,7 +36,7 @@ def miniimagenet(root: Path) -> Path:
 
 
 def eurosat_zip(root: Path) -> Path:
-    folders(root / "EuroSAT" / "2750", ["Forest", "River"])
+    image_folder(root / "EuroSAT" / "2750", ["Forest", "River"])
     file = root / "EuroSAT.zip"
     with zipfile.ZipFile(file, "w") as archive:
         for path in sorted((root / "EuroSAT").rglob("*.png")):
@@ -84,7 +76,7 @@ test = ["finch", "tit"]
 def test_a_users_own_declaration(fsf: Fsf, tmp_path: Path) -> None:
     (tmp_path / "birds.toml").write_text(OWN)
     names = [f"{bird}/{where}" for bird in ("Robin", "Wren", "Finch") for where in ("snow", "sun")]
-    folders(tmp_path / "images", [*names, "tit/snow", "tit/sun"])
+    image_folder(tmp_path / "images", [*names, "tit/snow", "tit/sun"])
     data = ("--dataset", "declared:birds.toml", "-o", "dataset.path=images")
     report = json.loads(fsf("data", "check", *data, "--json").stdout)
     assert report["problems"] == [

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ import pytest
 import fsframework
 from fsframework.errors import RecordError
 from fsframework.records import RunRecord, load_outcomes
-from fsframework.values import AttributeTable, ImagePool, TaskSet
+from fsframework.values import TaskSet
 from tests.conftest import Fsf
 from tests.forked import started
 
@@ -60,15 +57,8 @@ def test_a_run_says_what_it_found_and_a_second_one_reuses_it(fsf: Fsf, tmp_path:
     first = fsf("run", *QUICK)
     assert first.returncode == 0, first.stderr
     for part in (
-        " of wAcc from random to biased tasks",
-        "Acc-R ",
-        "wAcc-R",
-        "wAcc-A",
-        "gap = wAcc-R − wAcc-A; larger is worse",
-        "95 % interval over 40 tasks per arm",
-        "trained: ",
-        "3 epochs of 4 steps",
-        "5-way 1-shot",
+        *("Acc-R ", "wAcc-R", "wAcc-A", "gap = wAcc-R − wAcc-A", "40 tasks per arm"),
+        *("3 epochs of 4 steps", "5-way 1-shot"),
     ):
         assert part in first.stdout, part
     folder = only_run(tmp_path)
@@ -80,7 +70,7 @@ def test_a_run_says_what_it_found_and_a_second_one_reuses_it(fsf: Fsf, tmp_path:
     assert second.returncode == 0
     assert second.stdout == first.stdout
     explained = fsf("run", *QUICK, "--explain").stdout
-    for part in ("wAcc gap = wAcc-R", "95 % closed, student-t", "95 % closed, welch-t"):
+    for part in ("closed, student-t", "closed, welch-t"):
         assert part in explained
         assert part not in first.stdout
     assert "nothing to do" in second.stderr
@@ -120,16 +110,15 @@ def test_the_record_tells_what_ran(fsf: Fsf, finished: Path) -> None:
 def test_a_new_statistic_needs_no_new_run_and_an_edited_one_is_computed_anew(
     fsf: Fsf, tmp_path: Path, finished: Path
 ) -> None:
-    source = (
-        "from fsframework.interfaces import Statistic\n"
-        "class Mine(Statistic):\n"
-        "    'Of mine.'\n"
-        "    def per_task(self, outcomes):\n"
-        "        return outcomes.class_accuracy.max(axis=1)\n"
-    )
     values = []
-    for code in (source, source.replace("max", "mean")):
-        (tmp_path / "mine.py").write_text(code)
+    for kind in ("max", "mean"):
+        (tmp_path / "mine.py").write_text(
+            "from fsframework.interfaces import Statistic\n"
+            "class Mine(Statistic):\n"
+            "    'Of mine.'\n"
+            "    def per_task(self, outcomes):\n"
+            f"        return outcomes.class_accuracy.{kind}(axis=1)\n"
+        )
         options = ("--plugin", "mine.py", "--statistic", "wacc", "--statistic", "mine")
         done = fsf("run", *QUICK, *options, "--json")
         assert done.returncode == 0, done.stderr
@@ -245,27 +234,24 @@ def test_dry_run_prints_every_value_with_its_origin_and_runs_nothing(
     )
     done = fsf("run", "--config", "exp.toml", "--shot", "3", "--dry-run")
     assert done.returncode == 0, done.stderr
-    rows = {tuple(line.split()[:2]): line for line in done.stdout.splitlines() if line.strip()}
-    for (option, value), origin in {
-        ("tasks", "5"): "exp.toml",
-        ("sampler.n_shot", "3"): "command line",
-        ("sampler.n_way", "5"): "default",
-        ("task_seed", "7"): "environment",
-        ("training_seed", "7"): "environment",
-        ("training.epochs", "2"): "exp.toml",
-        ("training.steps", rows_value(rows, "training.steps")): "recipe quick",
-        ("training.momentum", "0.9"): "default",
-    }.items():
-        assert rows[option, value].rstrip().endswith(origin)
+    rows = {line.split()[0]: line.rstrip() for line in done.stdout.splitlines() if line.strip()}
+    for option, value, origin in (
+        ("tasks", "5", "exp.toml"),
+        ("sampler.n_shot", "3", "command line"),
+        ("sampler.n_way", "5", "default"),
+        ("task_seed", "7", "environment"),
+        ("training_seed", "7", "environment"),
+        ("training.epochs", "2", "exp.toml"),
+        ("training.steps", "", "recipe quick"),
+        ("training.momentum", "0.9", "default"),
+    ):
+        assert rows[option].split()[1].startswith(value)
+        assert rows[option].endswith(origin)
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "cache").exists()
     as_json = json.loads(fsf("run", "--config", "exp.toml", "--dry-run", "--json").stdout)
     assert as_json["resolved"]["tasks"] == 5
     assert as_json["origins"]["tasks"] == "exp.toml"
-
-
-def rows_value(rows: dict[tuple[str, ...], str], option: str) -> str:
-    return next(key[1] for key in rows if key[0] == option)
 
 
 @pytest.mark.parametrize(
@@ -313,46 +299,3 @@ def test_killed_at_many_moments_a_run_leaves_nothing_or_an_unfinished_record(
 def newest(folder: Path) -> tuple[int, int]:
     files = [p for p in folder.rglob("*") if p.is_file()]
     return len(files), sum(p.stat().st_size for p in files if p.exists())
-
-
-def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fsframework", "run", *QUICK, "-o", "training.epochs=500"],
-        cwd=tmp_path,
-        env=dict(os.environ),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell in the background lets its children ignore interrupts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith("training:"):
-            break
-    process.send_signal(signal.SIGINT)
-    rest = process.stderr.read()
-    process.wait()
-    process.stderr.close()
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.returncode == 130
-    assert rest.strip().splitlines()[-1] == (
-        "fsf: interrupted; run the same command again to resume"
-    )
-    assert RunRecord.load(only_run(tmp_path)).status == "unfinished"
-
-
-def test_values_of_a_run_can_be_opened_again(whole: fsframework.Run, tmp_path: Path) -> None:
-    """Pool and attribute table saved, loaded, and the tasks still verify against them."""
-    pool = fsframework.pool({"name": "planted", "size": 32, "n_per_class": 40})
-    pool.save(tmp_path / "pool.parquet")
-    assert pool.attributes is not None
-    pool.attributes.save(tmp_path / "words.parquet")
-    again = ImagePool.load(tmp_path / "pool.parquet").with_attributes(
-        AttributeTable.load(tmp_path / "words.parquet")
-    )
-    tasks = whole.tasks["biased"]
-    tasks.verify(again)
-    assert again.attributes is not None
-    assert tasks.attributes_fingerprint == again.attributes.fingerprint

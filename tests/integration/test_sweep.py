@@ -23,6 +23,7 @@ from tests.forked import finished, started
 
 Fsf = Callable[..., subprocess.CompletedProcess[str]]
 
+pytestmark = pytest.mark.usefixtures("shared_cache")
 SMALL = (
     *("--sampler", "random", "--way", "2", "--queries", "2", "--tasks", "10", "--device", "cpu"),
     *("-o", "dataset.n_per_class=8", "-o", "dataset.size=16", "-o", "training.epochs=0"),
@@ -42,6 +43,11 @@ def results(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_every_combination_is_one_run(fsf: Fsf, tmp_path: Path) -> None:
+    assert fsf("sweep", "--method", "ncc", "--shot", "1", *SMALL).returncode == 0
+    before = sorted(tmp_path.rglob("*"))
+    planned = fsf("sweep", *GRID, "--dry-run")
+    assert "4 experiments: 1 finished, 3 to do" in planned.stdout, planned.stderr
+    assert sorted(tmp_path.rglob("*")) == before, "a plan writes nothing"
     done = fsf("sweep", *GRID, "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -53,15 +59,11 @@ def test_every_combination_is_one_run(fsf: Fsf, tmp_path: Path) -> None:
     assert json.loads(single.stdout)["reused"], "a sweep makes the runs that fsf run makes"
     again = fsf("sweep", *GRID, "--json")
     assert json.loads(again.stdout)["rows"] == told["rows"]
-
-
-def test_the_table_has_a_line_per_method_with_its_number_of_seeds(fsf: Fsf) -> None:
+    # A line per method, with its number of seeds.
     done = fsf("sweep", "--method", "ncc,protonet", "--seeds", "0-1", "--shot", "1", *SMALL)
-    assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[0] == ["method", "seeds", "Acc", "wAcc"]
     assert [line[:2] for line in lines[1:3]] == [["ncc", "2"], ["protonet", "2"]]
-    assert "4 of 4" in done.stdout.splitlines()[-1]
 
 
 def test_a_failing_experiment_hinders_no_other_and_is_tried_again(fsf: Fsf, tmp_path: Path) -> None:
@@ -77,15 +79,6 @@ def test_a_failing_experiment_hinders_no_other_and_is_tried_again(fsf: Fsf, tmp_
     assert again.returncode == 1
     assert "2 of 2: shot 7: failed: " in again.stderr
     assert len(results(tmp_path)) == 1
-
-
-def test_a_dry_run_tells_what_is_done_and_left_and_writes_nothing(fsf: Fsf, tmp_path: Path) -> None:
-    assert fsf("sweep", "--method", "ncc", "--shot", "1", *SMALL).returncode == 0
-    before = sorted(tmp_path.rglob("*"))
-    done = fsf("sweep", *GRID, "--dry-run")
-    assert done.returncode == 0, done.stderr
-    assert sorted(tmp_path.rglob("*")) == before
-    assert "4 experiments: 1 finished, 3 to do" in done.stdout
 
 
 def test_a_file_has_lists_conditions_and_exclusions(fsf: Fsf, tmp_path: Path) -> None:
@@ -114,20 +107,9 @@ def test_a_file_has_lists_conditions_and_exclusions(fsf: Fsf, tmp_path: Path) ->
     records = [RunRecord.load(Path(row["folders"][0])) for row in rows]
     assert [record.arms["random"].n_tasks for record in records] == [10, 10, 12]
     assert records[1].components["method"].options["initial_alpha"] == 20.0
-
-
-def test_what_is_given_now_takes_precedence_over_a_file(fsf: Fsf, tmp_path: Path) -> None:
-    (tmp_path / "grid.toml").write_text(
-        """
-        [grid]
-        method = ["ncc", "protonet"]
-        "training.learning_rate" = [1e-3, 1e-2]
-        [[exclude]]
-        method = "protonet"
-        """
-    )
-    chosen = ("--method", "ncc", "-o", "training.learning_rate=0.5")
-    done = fsf("sweep", "--config", "grid.toml", *chosen, "--dry-run", "--json")
+    # What is given now takes precedence.
+    now = ("--method", "r2d2", "-o", "sampler.n_shot=1", "--dry-run")
+    done = fsf("sweep", "--config", "grid.toml", *options, *now, "--json")
     assert done.returncode == 0, done.stderr
     assert [one["experiment"] for one in json.loads(done.stdout)["experiments"]] == [
         "the only experiment"
@@ -268,6 +250,20 @@ def test_deaths_count_unless_a_checkpoint_was_reached(
     assert len([*tmp_path.glob("death-*")]) == 4
     if code:
         assert "3 processes that ran it died; the last one: killed by SIGKILL" in done.stderr
+
+
+GRIDS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.toml"))
+
+
+def test_there_are_grids() -> None:
+    assert len(GRIDS) >= 4
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=lambda path: path.stem)
+def test_a_grid_of_the_benchmarks_can_be_planned(fsf: Fsf, grid: Path) -> None:
+    """Every method, recipe and option in it exists."""
+    said = fsf("sweep", "--config", str(grid), "--dry-run").stdout
+    assert " to do" in said.splitlines()[-1]
 
 
 class FirstTask(Statistic):

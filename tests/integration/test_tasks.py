@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from fsframework.engine.tasks import placebo
+import fsframework
 from fsframework.values import TaskSet
 from tests.conftest import Fsf
 
+PLANTED = {"name": "planted", "n_per_class": 20, "size": 16}
 DATA = ("--dataset", "planted", "-o", "dataset.n_per_class=20", "-o", "dataset.size=16")
 CONTEXTS = ("-o", "sampler.column=background", "--queries", "2")
 SHAPE = ("--way", "3", "--shot", "1", "--queries", "4", "--tasks", "10")
@@ -72,25 +73,22 @@ def test_ways_queries_and_split_that_are_open_follow_the_data(
     assert "3 ways and 10 queries per class" in done.stderr
     assert ("no split test (its splits: mine)" in done.stderr) is (split == "mine")
     tasks = TaskSet.load(tmp_path / "t.safetensors")
-    assert (tasks.n_way, tasks.n_query) == (3, 10)
+    assert (tasks.n_way, tasks.n_query) == (3, 10), "no image is there, and none is needed"
     assert fsf("tasks", "verify", "t.safetensors", *data).returncode == 0
+    kept = fsf("tasks", "make", "t.safetensors", *data, *few, "--seed", "1")
+    assert (kept.returncode, "--force" in kept.stderr) == (2, True)
+    assert TaskSet.load(tmp_path / "t.safetensors").digest == tasks.digest
     refused = fsf("tasks", "make", "u.safetensors", *data, *few, "--way", "4", "--queries", "5")
     assert refused.returncode == 2
     assert "3 classes of 12 images" in refused.stderr
 
 
-def permuted(fsf: Fsf, tmp_path: Path) -> Path:
-    """Write placebo tasks, as a run with ``--placebo`` keeps them."""
-    import fsframework
-
-    tasks = made(fsf, tmp_path)
-    pool = fsframework.pool({"name": "planted", "n_per_class": 20, "size": 16})
-    placebo(tasks, pool, 0).save(tmp_path / "placebo.safetensors")
-    return tmp_path / "placebo.safetensors"
-
-
 def test_a_file_says_which_arm_and_whether_it_is_a_placebo(fsf: Fsf, tmp_path: Path) -> None:
-    file = permuted(fsf, tmp_path)
+    run = fsframework.run(
+        method="ncc", dataset=PLANTED, way=3, shot=1, queries=4, tasks=10, placebo=True,
+        image_size=16, training={"epochs": 0}, progress=False,
+    )  # fmt: skip
+    file = run.folder / "tasks-biased.safetensors"
     verified = fsf("tasks", "verify", str(file), *DATA)
     assert "10 biased placebo tasks" in verified.stdout, verified.stderr
     told = json.loads(fsf("tasks", "verify", str(file), *DATA, "--json").stdout)
@@ -98,6 +96,13 @@ def test_a_file_says_which_arm_and_whether_it_is_a_placebo(fsf: Fsf, tmp_path: P
     assert fsf("tasks", "export", str(file), "t.jsonl", *DATA).returncode == 0
     line = json.loads((tmp_path / "t.jsonl").read_text().splitlines()[0])
     assert (line["arm"], line["placebo"]) == ("biased", True)
+    pool = fsframework.pool(PLANTED)
+    tasks = TaskSet.load(file)
+    assert line["support"] == [[pool.keys[i] for i in way] for way in tasks.support[0]]
+    assert line["query"] == [[pool.keys[i] for i in way] for way in tasks.query[0]]
+    assert line["attributes"] == [tasks.words[i] for i in tasks.attribute[0]]
+    assert line["classes"] == [pool.class_names[i] for i in tasks.classes[0]]
+    assert line["relaxed"] == tasks.relaxed[0].tolist()
     again = fsf("tasks", "export", str(file), "t.jsonl", *DATA)
     assert again.returncode == 2
     assert "t.jsonl exists; give --force to replace it" in again.stderr
@@ -146,3 +151,30 @@ def test_a_task_that_cannot_be_shown_or_made(
     assert done.returncode == 2
     assert not (tmp_path / "u.safetensors").exists()
     assert message in done.stderr
+
+
+def test_all_tasks_and_their_interval_is_open(fsf: Fsf) -> None:
+    size = ("-o", "dataset.size=16", "-o", "dataset.n_per_class=40")
+    untrained = ("--method", "ncc", "--shot", "1", "-o", "training.epochs=0")
+    quick = (*size, *untrained, "--sampler", "depleting", "--queries", "7")
+    done = fsf("run", *quick, "--tasks", "all")
+    assert done.returncode == 0, done.stderr
+    assert "open: no image recurs between tasks" in done.stdout
+    assert (
+        "19 depleting tasks use 760 images, each once; 40 of the 800 are left over" in done.stdout
+    )
+    refused = fsf("run", *quick)
+    assert refused.returncode == 2
+    assert "ask for at most that many or for all" in refused.stderr
+    assert fsf("run", *quick, "--tasks", "some").returncode == 2
+
+
+def test_a_task_file_tells_how_many_tasks_and_what_is_left(fsf: Fsf, tmp_path: Path) -> None:
+    args = ("--dataset", "planted", "-o", "dataset.n_per_class=40", "--sampler", "depleting")
+    done = fsf("tasks", "make", "all.safetensors", *args, "--tasks", "all", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["scope"] == "open"
+    assert told["distinct_images"] == told["tasks"] * 5 * 20
+    assert told["distinct_images"] + told["images_left_over"] == 20 * 40
+    assert len(TaskSet.load(tmp_path / "all.safetensors")) == told["tasks"]

@@ -7,15 +7,12 @@ import io
 import os
 import unicodedata
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from fsf_datasets import CsvTable, Folder
-from fsf_datasets._trees import RawFile, open_tree
 from fsframework.interfaces import DataError
 
 
@@ -64,36 +61,25 @@ def test_a_table_of_images_in_an_archive(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 )
-def test_every_compression_from_many_threads(method: int, tmp_path: Path) -> None:
-    content = {f"{i}.bin": np.random.default_rng(i).bytes(3000 + i) for i in range(60)}
-    tree = open_tree(archive(tmp_path / "x.zip", content, method))
-
-    def read(name: str) -> bytes:
-        with tree.open(name) as stream:
-            return stream.read()
-
-    with ThreadPoolExecutor(8) as pool:
-        assert dict(zip(tree.names, pool.map(read, tree.names), strict=True)) == content
-    again = copy.deepcopy(tree)  # in the same way as to another process
-    assert again.names == tree.names
-    assert tree.states(["0.bin", "gone"])[1] == "missing"
+def test_every_compression_from_many_threads(
+    method: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FSF_WORKERS", "8")
+    content = {f"c/{i:02}.png": png(i) for i in range(60)}
+    data = Folder(path=archive(tmp_path / "x.zip", content, method))
+    for one in (data, copy.deepcopy(data)):  # copied in the same way as to another process
+        assert one.images(range(60), 2)[:, 0, 0, 0].tolist() == list(range(60))
 
 
 def test_a_file_is_read_completely_if_the_system_returns_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Linux returns at most 2 GiB less one page at a time."""
-    content = bytes(range(200))
-    file = archive(tmp_path / "a.zip", {"x.png": content}, zipfile.ZIP_STORED)
+    file = archive(tmp_path / "a.zip", {"c/x.png": png(9)}, zipfile.ZIP_STORED)
     file.write_bytes(b"#!/bin/sh\n" + file.read_bytes())  # an archive may begin with other bytes
     given = os.pread
     monkeypatch.setattr(os, "pread", lambda file, count, at: given(file, min(count, 7), at))
-    with open_tree(file).open("x.png") as stream:
-        assert stream.read() == content
-    (tmp_path / "raw").write_bytes(content)
-    raw = RawFile(tmp_path / "raw")
-    assert [raw.read(10, 30), raw.read(190, 30)] == [content[10:40], content[190:]]
-    assert raw.read(300, 5) == b""
+    assert Folder(path=file).image(0).tolist() == [[[9] * 3] * 5] * 4
 
 
 def test_names_that_macos_writes(tmp_path: Path) -> None:
@@ -109,22 +95,10 @@ def test_names_that_macos_writes(tmp_path: Path) -> None:
     assert Folder(path=file).class_names == ("Käse",)
 
 
-def test_one_damaged_image_leaves_the_others_readable(tmp_path: Path) -> None:
-    content = {f"cat/{i}.png": png(i) for i in range(3)}
-    file = archive(tmp_path / "x.zip", content, zipfile.ZIP_STORED)
-    raw = bytearray(file.read_bytes())
-    raw[raw.index(b"IDAT", raw.index(b"cat/1.png")) + 8] ^= 255
-    file.write_bytes(raw)
-    data = Folder(path=file)
-    assert data.image(0).shape == (4, 5, 3)
-    with pytest.raises(DataError, match=r"x\.zip: cat/1\.png: .*its checksum differs"):
-        data.image(1)
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        *((f"x.{kind}", "unpack this archive first") for kind in ("tar.gz", "tgz", "TAR", "7z")),
+        *((f"x.{kind}", "unpack this archive first") for kind in ("tar.gz", "TAR")),
         ("x.txt", r"x\.txt: must be a folder or a \.zip archive"),
         ("x.zip", r"x\.zip: not a complete zip archive"),
     ],

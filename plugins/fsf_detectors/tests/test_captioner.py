@@ -4,6 +4,7 @@ import fnmatch
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -74,31 +75,21 @@ def reference(kind: str, images: Sequence[np.ndarray], **settings: Any) -> list[
 
 
 class TestCaptions:
-    def test_say_what_is_seen(self, seen: Any) -> None:
+    def test_follow_the_published_settings(self, seen: Any) -> None:
         images, truth = seen
         found = captions(VitGpt2, "vit-gpt2", images)
+        assert found == reference("vit-gpt2", images, max_length=16, num_beams=4, do_sample=False)
         assert sum(a == b for a, b in zip(found, truth, strict=True)) >= 22
 
-    def test_follow_the_published_settings(self, seen: Any) -> None:
-        expected = reference("vit-gpt2", seen[0], max_length=16, num_beams=4, do_sample=False)
-        assert captions(VitGpt2, "vit-gpt2", seen[0]) == expected
-
-    @pytest.mark.parametrize(("beams", "tokens"), [(1, 6), (3, 9), (5, 4)])
+    @pytest.mark.parametrize(("beams", "tokens"), [(1, 6), (3, 9)])
     def test_are_those_of_the_beam_search_asked_for(
         self, seen: Any, beams: int, tokens: int
     ) -> None:
         found = captions(Blip, "blip", seen[0], num_beams=beams, max_tokens=tokens)
         assert found == reference("blip", seen[0], num_beams=beams, max_new_tokens=tokens - 1)
 
-    def test_max_tokens_counts_the_start_token(self, seen: Any) -> None:
-        from transformers import AutoTokenizer
-
-        tokenizer = AutoTokenizer.from_pretrained(tiny_path("vit-gpt2"))
-        found = captions(VitGpt2, "vit-gpt2", seen[0], max_tokens=5)
-        assert {len(tokenizer.encode(caption)) for caption in found} == {4}
-
     def test_are_the_same_alone_and_at_any_size(self) -> None:
-        images = [*toy_images(3, 48, 48), *toy_images(2, 33, 70), *toy_images(1, 7, 300)]
+        images = [*toy_images(1, 48, 48), *toy_images(1, 33, 70), *toy_images(1, 7, 300)]
         for cls, kind in ((VitGpt2, "vit-gpt2"), (Blip, "blip"), (ImageToText, "git")):
             together = captions(cls, kind, images)
             detector = cls(model=str(tiny_path(kind)), selector=EveryWord())
@@ -201,14 +192,10 @@ class TestNumberFormat:
         assert sum(a == b for a, b in zip(found, seen[1], strict=True)) >= 20
         assert detector.provenance()["dtype"] == "bfloat16"
 
-    @pytest.mark.parametrize(
-        ("device", "dtype"),
-        [("cpu", torch.float32), ("cuda:0", torch.float16), ("mps", torch.float16)],
-    )
-    def test_auto_is_half_where_that_is_quick(self, device: str, dtype: torch.dtype) -> None:
+    def test_auto_is_half_on_a_gpu(self) -> None:
         from fsf_detectors._models import resolve_dtype
 
-        assert resolve_dtype("auto", device) == dtype
+        assert resolve_dtype("auto", "cuda:0") == torch.float16
 
 
 class TestMemory:
@@ -298,10 +285,6 @@ class TestProvenance:
 
 
 class TestOffline:
-    def test_a_folder_needs_no_network(self, no_network: list[Any], seen: Any) -> None:
-        assert captions(VitGpt2, "vit-gpt2", seen[0][:2])
-        assert no_network == []
-
     def test_a_cached_model_needs_no_network_and_records_its_commit(
         self, hub_cache: Path, model_copy: Copy, no_network: list[Any], seen: Any
     ) -> None:
@@ -316,7 +299,7 @@ class TestOffline:
             detector.prepare(offline=True)
             assert detector.provenance()["revision"] == commit
             assert detector.provenance()["model"] == "someone/captions"
-            assert detector.describe(seen[0]) == captions(VitGpt2, "vit-gpt2", seen[0])
+            assert detector.describe(seen[0][:2]) == captions(VitGpt2, "vit-gpt2", seen[0][:2])
         assert no_network == []
 
     def test_a_missing_model_is_an_error_with_a_remedy(
@@ -344,54 +327,52 @@ class TestHub:
     ) -> None:
         import huggingface_hub
 
-        from fsf_detectors._models import ModelFolder
-
-        asked: list[dict[str, Any]] = []
-        published = {"config.json", "pytorch_model.bin", "tf_model.h5", "model.safetensors"}
+        asked: list[tuple[str, str, bool]] = []
+        published = tmp_path / "published"
+        shutil.copytree(tiny_path("vit-gpt2"), published)
+        weights = load_file(published / "model.safetensors")
+        torch.save(weights, published / "pytorch_model.bin")
+        (published / "tf_model.h5").touch()
 
         def download(name: str, **options: Any) -> str:
-            asked.append({"name": name, **options})
-            for file in published:
-                if any(fnmatch.fnmatch(file, pattern) for pattern in options["allow_patterns"]):
-                    (tmp_path / file).touch()
-            return str(tmp_path)
+            asked.append((name, options["revision"], options["local_files_only"]))
+            folder = tmp_path / options["revision"]
+            folder.mkdir(exist_ok=True)
+            for file in published.iterdir():
+                if any(fnmatch.fnmatch(file.name, one) for one in options["allow_patterns"]):
+                    shutil.copy(file, folder)
+            return str(folder)
 
         monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-        found = ModelFolder.find("some/model", "v1", offline=False)
-        assert (found.path, found.commit) == (tmp_path, tmp_path.name)
-        assert {file.name for file in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
-        assert [(a["name"], a["revision"], a["local_files_only"]) for a in asked] == [
-            ("some/model", "v1", False)
-        ]
-        (tmp_path / "model.safetensors").unlink()
-        published.remove("model.safetensors")
-        ModelFolder.find("some/model", None, offline=True)
-        assert {file.name for file in tmp_path.iterdir()} == {"config.json", "pytorch_model.bin"}
-        assert {a["local_files_only"] for a in asked[1:]} == {True}
+        VitGpt2(model="some/model", revision="v1", selector=EveryWord()).prepare()
+        assert asked == [("some/model", "v1", False)]
+        (published / "model.safetensors").unlink()
+        VitGpt2(model="some/model", revision="v2", selector=EveryWord()).prepare(offline=True)
+        assert asked[1:] == [("some/model", "v2", True)] * 2
+        downloaded = {f.name for v in ("v1", "v2") for f in (tmp_path / v).glob("*model.*")}
+        assert downloaded == {"model.safetensors", "pytorch_model.bin"}
+        assert not (tmp_path / "v1" / "pytorch_model.bin").exists()
 
     def test_our_own_models_are_taken_at_a_commit_and_others_at_their_head(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         import huggingface_hub
 
-        from fsf_detectors._models import ModelFolder
         from fsf_detectors.clip_words import ClipWords
 
-        asked: dict[str, Any] = {}
+        asked: list[str | None] = []
 
-        def download(name: str, **options: Any) -> str:
-            asked[name] = options["revision"]
-            return str(tmp_path)
+        def note(_: str, **options: Any) -> str:
+            asked.append(options["revision"])
+            raise OSError
 
-        monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-        own = {VitGpt2().model, Blip().model, ClipWords().model}
-        for name in (*own, "some/model"):
-            ModelFolder.find(name, None, offline=True)
-        assert asked.pop("some/model") is None
-        assert set(asked) == own
-        assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in asked.values())
-        ModelFolder.find(VitGpt2().model, "main", offline=True)
-        assert asked[VitGpt2().model] == "main"
+        monkeypatch.setattr(huggingface_hub, "snapshot_download", note)
+        other, main = ImageToText(model="some/model"), VitGpt2(revision="main")
+        for detector in (other, main, VitGpt2(), Blip(), ClipWords()):
+            with pytest.raises(DataError, match="cannot be downloaded"):
+                detector.prepare()
+        assert asked[:2] == [None, "main"]
+        assert all(re.fullmatch("[0-9a-f]{40}", str(commit)) for commit in asked[2:])
 
     @pytest.mark.parametrize(
         ("error", "message"),
@@ -439,13 +420,11 @@ class TestModelsThatAreRefused:
         (tmp_path / "empty" / "notes.txt").touch()
         self.refuse(tmp_path / "empty", r"it has no config\.json")
 
-    @pytest.mark.parametrize("architecture", ["BertForMaskedLM", "ViTForImageClassification"])
-    def test_a_model_of_another_task(self, tmp_path: Path, architecture: str) -> None:
-        from transformers import BertConfig, ViTConfig
+    def test_a_model_of_another_task(self, tmp_path: Path) -> None:
+        from transformers import BertConfig
 
-        cls = BertConfig if architecture.startswith("Bert") else ViTConfig
-        cls(architectures=[architecture]).save_pretrained(tmp_path)
-        self.refuse(tmp_path, f"text from images, which {architecture} does not")
+        BertConfig(architectures=["BertForMaskedLM"]).save_pretrained(tmp_path)
+        self.refuse(tmp_path, "text from images, which BertForMaskedLM does not")
 
     def test_a_captioner_of_another_kind(self) -> None:
         self.refuse(
@@ -453,7 +432,6 @@ class TestModelsThatAreRefused:
         )
         self.refuse(tiny_path("git"), "must contain a blip model, not GitForCausalLM", Blip)
 
-    @pytest.mark.parametrize("kind", ["vit-gpt2", "blip"])
     @pytest.mark.parametrize(
         ("pattern", "named"),
         [
@@ -462,8 +440,8 @@ class TestModelsThatAreRefused:
             ("model.safetensors", "no weights"),
         ],
     )
-    def test_without_a_file(self, model_copy: Copy, kind: str, pattern: str, named: str) -> None:
-        folder = model_copy(kind)
+    def test_without_a_file(self, model_copy: Copy, pattern: str, named: str) -> None:
+        folder = model_copy("vit-gpt2")
         for file in folder.glob(pattern):
             file.unlink()
         self.refuse(folder, f"contains {named}")
@@ -541,12 +519,15 @@ def test_files_as_they_were_published(model_copy: Copy, seen: Any) -> None:
     assert detector.describe(seen[0]) == captions(VitGpt2, "vit-gpt2", seen[0])
 
 
-def test_nothing_is_printed(seen: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_needs_no_network_and_nothing_is_printed(
+    seen: Any, capfd: pytest.CaptureFixture[str], no_network: list[Any]
+) -> None:
     from transformers.utils import logging
 
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
     for cls, kind in ((VitGpt2, "vit-gpt2"), (Blip, "blip"), (ImageToText, "git")):
-        captions(cls, kind, seen[0])
+        captions(cls, kind, seen[0][:4])
+    assert no_network == []
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
     assert capfd.readouterr() == ("", "")
 
@@ -576,15 +557,6 @@ def test_defaults_are_those_of_fewstab() -> None:
         assert isinstance(one.selector, SpacySelector)
 
 
-def test_importing_the_detectors_is_light() -> None:
-    code = (
-        "import sys, fsf_detectors.captioner, fsf_detectors.clip_words, fsf_detectors.records\n"
-        "print({'torch', 'transformers', 'spacy', 'PIL', 'huggingface_hub'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
-
-
 def test_a_torchvision_for_another_pytorch_does_no_harm(tmp_path: Path) -> None:
     """Its meta kernels are registered for operators that its compiled part lacks."""
     (tmp_path / "torchvision").mkdir()
@@ -594,13 +566,15 @@ def test_a_torchvision_for_another_pytorch_does_no_harm(tmp_path: Path) -> None:
         "for name in ('nms', 'qnms'):\n"
         "    library.impl(name, lambda dets, scores, threshold: dets)\n"
     )
-    code = "import sys; sys.path.insert(0, sys.argv[1]); {}; import torchvision; print('fine')"
-    mended = "from fsf_detectors._torchvision import mend_torchvision as mend; mend(); mend()"
-    for first, out in (("pass", ""), (mended, "fine\n")):
-        done = subprocess.run(
-            [sys.executable, "-c", code.format(first), str(tmp_path)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.stdout == out, done.stderr
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from fsf_detectors._torchvision import mend_torchvision\n"
+        "try: import torchvision\n"
+        "except RuntimeError: print('broken')\n"
+        "mend_torchvision(); mend_torchvision()\n"
+        "import torchvision; print('fine')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "broken\nfine\n", done.stderr

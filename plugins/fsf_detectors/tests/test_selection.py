@@ -41,9 +41,7 @@ def words(caption: str, **options: Any) -> set[str]:
 @parametrize_with_checks(
     [
         SpacySelector,
-        partial(Lexicon, compounds="joined"),
         partial(Lexicon, compounds="joined", adjectives="noun-chunks"),
-        partial(Lexicon, adjectives="none"),
     ]
 )
 def test_conformance(make: Make, check: Check) -> None:
@@ -200,7 +198,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(text=TEXTS)
 def test_words_give_the_same_as_documents(
     text: str, both: list[tuple[SpacySelector, SpacySelector]]
@@ -220,7 +218,7 @@ class TestRealText:
     def test_words_give_the_same_as_documents(
         self, both: list[tuple[SpacySelector, SpacySelector]]
     ) -> None:
-        some = random.Random(0).sample(captions(), 3000)
+        some = random.Random(0).sample(captions(), 1500)
         for alone, documents in both:
             assert alone.select(some) == documents.select(some)
 
@@ -250,15 +248,15 @@ class TestRealText:
         assert sum(lemmas) / len(lemmas) > 0.97
 
     def test_words_of_flickr8k(self) -> None:
-        found = Lexicon().select(captions())
-        assert len(found) == 40_460
+        found = Lexicon().select(captions()[::4])
+        assert len(found) == 10_115
         count = Counter(word for words in found for word in words)
         assert {word for word, _ in count.most_common(7)} == {
             *("dog", "man", "boy", "girl", "woman", "white", "black")
         }
         # Verbs that the lexicon has as a noun too, or only as a noun.
         for verb in ("run", "running", "sitting", "jumping", "climb", "is"):
-            assert count[verb] < 60, verb
+            assert count[verb] < 15, verb
 
 
 # Pipelines of others
@@ -487,19 +485,17 @@ def test_a_missing_or_foreign_lexicon(tmp_path: Path, monkeypatch: pytest.Monkey
         Words.load()
 
 
-def test_options_are_checked_without_spacy_or_textblob() -> None:
+def test_what_is_not_needed_is_not_imported() -> None:
     code = (
-        "import sys; from fsf_detectors.selection import SpacySelector as S\n"
-        "S().provenance()\n"
-        "sys.exit(sorted({'spacy', 'textblob', 'nltk', 'torch'} & set(sys.modules)) or None)"
+        "import sys, fsf_detectors.captioner, fsf_detectors.clip_words, fsf_detectors.records\n"
+        "from fsf_detectors.selection import SpacySelector\n"
+        "SpacySelector().provenance()\n"
+        "heavy = {'spacy', 'textblob', 'nltk', 'torch', 'transformers', 'PIL', 'huggingface_hub'}\n"
+        "assert not heavy & set(sys.modules)\n"
+        "assert SpacySelector(pipeline='lexicon').select(['two dogs']) == [{'dog'}]\n"
+        "assert not {'textblob', 'nltk'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-
-
-def test_reading_only_words_does_not_import_textblob() -> None:
-    code = (
-        "import sys; from fsf_detectors.selection import SpacySelector as S\n"
-        "assert S(pipeline='lexicon').select(['two dogs']) == [{'dog'}]\n"
-        "sys.exit(sorted({'textblob', 'nltk'} & set(sys.modules)) or None)"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
     )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)
+    assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from fsf_samplers import ContextSampler
-from fsframework.interfaces import InfeasibleTask, OptionError
+from fsframework.interfaces import InfeasibleTask
 from fsframework.values import ImagePool, TaskSet
 
 SEED = 20240611
@@ -117,12 +117,6 @@ def test_any_column_works() -> None:
     ).all()
     with pytest.raises(InfeasibleTask, match="columns are 'texture'; name one of them with the"):
         ContextSampler(**shape).draw(pool, 3, 0)
-
-
-@pytest.mark.parametrize("n_contexts", [0, 6])
-def test_options_are_checked(n_contexts: int) -> None:
-    with pytest.raises(OptionError, match="n_contexts must be from 1 to n_shot = 5"):
-        ContextSampler(n_contexts=n_contexts)
 
 
 def test_requests_that_cannot_be_met_name_what_would_do() -> None:

@@ -6,39 +6,27 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numba
 import numpy as np
 import pytest
 
 from fsf_samplers import FewStabPublishedSampler, FewStabSampler
-from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
-from fsframework.values import AttributeTable, ImagePool
+from fsframework.interfaces import InfeasibleTask
+from tests.toys import pool_of
 
-SHARED = Path(__file__).resolve().parents[4] / "shared"
 SEED = 20240611
 FitsUniform = Callable[[Counter[object], int], None]
-
-Words = Sequence[frozenset[str]]
-
-
-def pool_of(classes: dict[str, list[str]]) -> ImagePool:
-    """Make a pool from the words of each class's images, separated by spaces."""
-    keys = tuple(f"{name}{i}" for name, images in classes.items() for i in range(len(images)))
-    labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes.values()])
-    words = [set(image.split()) for images in classes.values() for image in images]
-    table = AttributeTable.from_words(keys, words)
-    return ImagePool(keys, labels, tuple(classes)).with_attributes(table)
-
 
 # -- By hand ---------------------------------------------------------------------------------------
 
 
 def test_a_pool_with_a_single_task() -> None:
     # Two images of each class must share their class's attribute: "grass" for cats, "sofa" for
-    # dogs. cat2 and dog2 have the other's too, so they cannot be in the support, nor be queries,
+    # dogs. The third ones have the other's too, so they cannot be in the support, nor be queries,
     # since they have their own. Queries lack their own and have the other's attribute.
     pool = pool_of(
         {
@@ -53,10 +41,8 @@ def test_a_pool_with_a_single_task() -> None:
         if sorted(zip(classes, words, strict=True)) != [(0, "grass"), (1, "sofa")]:
             continue
         cat, dog = classes.index(0), classes.index(1)
-        assert sorted(pool.keys[i] for i in tasks.support[t, cat]) == ["cat0", "cat1"]
-        assert sorted(pool.keys[i] for i in tasks.support[t, dog]) == ["dog0", "dog1"]
-        assert sorted(pool.keys[i] for i in tasks.query[t, cat]) == ["cat3", "cat4"]
-        assert sorted(pool.keys[i] for i in tasks.query[t, dog]) == ["dog3", "dog4"]
+        assert np.sort(tasks.support[t, [cat, dog]]).tolist() == [[0, 1], [6, 7]]
+        assert np.sort(tasks.query[t, [cat, dog]]).tolist() == [[3, 4], [9, 10]]
         assert not tasks.relaxed[t].any()
         seen.add(tuple(classes))
     assert seen == {(0, 1), (1, 0)}
@@ -65,27 +51,27 @@ def test_a_pool_with_a_single_task() -> None:
 @pytest.mark.parametrize(
     ("cats", "dogs", "queries", "relaxed"),
     [
-        # The candidates of "cat" are cat1 .. cat5, with "sofa" and not "grass". Of five candidates,
+        # The candidates of "cat" are 1 .. 5, with "sofa" and not "grass". Of five candidates,
         # "ball" is in 3, "red" in 2, "blue" in 1: scores 3, 3 + 2, 0, 1, 3 + 2; the three lowest
-        # are cat3, cat4 and cat1. "sofa" is selected and does not count.
+        # are 3, 4 and 1. "sofa" is selected and does not count.
         (
             ["grass", "sofa ball", "sofa ball red", "sofa", "sofa blue", "sofa red ball"],
             ["sofa", "grass", "grass", "grass"],
-            ["cat1", "cat3", "cat4"],
+            [1, 3, 4],
             False,
         ),
         # No cat has "sofa", so the candidates are the cats without "grass"; the queries are the two
-        # with the rarer words: among cat1 .. cat4, "ball" is in 2, "red" and "blue" in 1.
+        # with the rarer words: among 1 .. 4, "ball" is in 2, "red" and "blue" in 1.
         (
             ["grass", "ball", "ball", "red", "blue"],
             ["sofa", "sofa", "grass", "grass grey"],
-            ["cat3", "cat4"],
+            [3, 4],
             True,
         ),
     ],
 )
 def test_queries_have_the_fewest_common_words(
-    cats: list[str], dogs: list[str], queries: list[str], relaxed: bool
+    cats: list[str], dogs: list[str], queries: list[int], relaxed: bool
 ) -> None:
     pool = pool_of({"cat": cats, "dog": dogs})
     tasks = FewStabSampler(n_way=2, n_shot=1, n_query=len(queries)).draw(pool, 200, SEED)
@@ -93,7 +79,7 @@ def test_queries_have_the_fewest_common_words(
     for t, classes in enumerate(tasks.classes.tolist()):
         cat = classes.index(0)
         if [tasks.words[a] for a in tasks.attribute[t, [cat, 1 - cat]]] == ["grass", "sofa"]:
-            assert sorted(pool.keys[i] for i in tasks.query[t, cat]) == queries
+            assert sorted(tasks.query[t, cat]) == queries
             assert bool(tasks.relaxed[t, cat]) == relaxed
             assert not tasks.relaxed[t, 1 - cat]
             found += 1
@@ -149,6 +135,48 @@ def test_ties_are_broken_uniformly(relaxed: bool, fits_uniform: FitsUniform) -> 
     fits_uniform(Counter(map(tuple, queries[:, 1:].tolist())), 6)
 
 
+ALIKE = {f"{c}": [f"a{c}", f"a{c}", "", f"b{1 - c}", f"b{1 - c}", "x y"] for c in range(2)}
+"""Two classes of six images, identical except for the words' names."""
+
+
+def test_random_supports_are_any_images_and_queries_none_of_them(fits_uniform: FitsUniform) -> None:
+    tasks = FewStabSampler(n_way=2, n_shot=1, n_query=3, support="random", query="intra").draw(
+        pool_of(ALIKE), 6000, SEED
+    )
+    fits_uniform(Counter((tasks.support % 6).reshape(-1).tolist()), 6)
+    # In tasks on a word in two images, four lack it, less the support where it lacks it too.
+    words = np.array(tasks.words)[tasks.attribute]
+    on_a = np.char.startswith(words, "a")
+    lacking = (tasks.support[..., 0] % 6) >= 2
+    beside = on_a & (tasks.support[..., 0] % 6 == 2)
+    assert np.all(np.sort(tasks.query[beside] % 6) == [3, 4, 5])
+    fits_uniform(Counter(map(tuple, np.sort(tasks.query[on_a & ~lacking] % 6).tolist())), 4)
+
+
+def test_intra_queries_are_uniform_among_those_without_it(fits_uniform: FitsUniform) -> None:
+    tasks = FewStabSampler(n_way=2, n_shot=2, n_query=3, query="intra").draw(
+        pool_of(ALIKE), 6000, SEED
+    )
+    on_a = np.char.startswith(np.array(tasks.words)[tasks.attribute], "a")
+    fits_uniform(Counter(map(tuple, np.sort(tasks.query[on_a] % 6).tolist())), 4)
+
+
+def test_inter_queries_are_uniform_among_those_with_anothers(fits_uniform: FitsUniform) -> None:
+    # In tasks on "a0" and "a1", three images of each class have the other's; two have more words,
+    # so that "inter-least" would never take both.
+    classes = {
+        f"{c}": [f"a{c}", f"a{1 - c}", f"a{1 - c} p q", f"a{1 - c} p q", "p"] for c in range(2)
+    }
+    tasks = FewStabSampler(n_way=2, n_shot=1, n_query=2, query="inter").draw(
+        pool_of(classes), 12_000, SEED
+    )
+    words = np.array(tasks.words)[tasks.attribute]
+    asked = np.all(words == np.array(["a0", "a1"])[tasks.classes], axis=1)
+    assert not tasks.relaxed[asked].any()
+    queries = np.sort(tasks.query[asked] % 5).reshape(-1, 2)
+    fits_uniform(Counter(map(tuple, queries.tolist())), 3)
+
+
 def test_random_bits_are_those_of_splitmix64(fits_uniform: FitsUniform) -> None:
     from fsf_samplers._kernels import below, next_random
 
@@ -173,6 +201,7 @@ def test_it_works_without_a_writable_cache() -> None:
     nowhere = {
         "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator",
         "NUMBA_CACHE_DIR": os.path.join(os.devnull, "cache"),  # noqa: PTH118
+        "NUMBA_OPT": "0",  # compiling is what takes the time
     }
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -187,75 +216,114 @@ def test_it_works_without_a_writable_cache() -> None:
 # -- Requests that cannot be met -------------------------------------------------------------------
 
 TWO = {"cat": ["a", "a", "b", ""], "dog": ["a", "c", "d", ""]}
-
-
-def refusal(classes: dict[str, list[str]], **options: int) -> str:
-    with pytest.raises(InfeasibleTask) as caught:
-        FewStabSampler(**options).draw(pool_of(classes), 3, SEED)
-    return str(caught.value)
-
-
-def test_options_are_checked() -> None:
-    with pytest.raises(OptionError, match="max_restarts must be at least 0, not -1"):
-        FewStabSampler(max_restarts=-1)
-    with pytest.raises(OptionError, match="n_shot must be at least 1, not 0"):
-        FewStabSampler(n_shot=0)
-    pool, sampler = pool_of(TWO), FewStabSampler(n_way=2, n_shot=1, n_query=1)
-    for n_tasks, seed, message in (
-        (None, 0, "'fewstab' never runs out of tasks"),
-        (0, 0, "n_tasks must be at least 1, not 0"),
-        (1, -3, "seed must be at least 0, not -3"),
-    ):
-        with pytest.raises(OptionError, match=message):
-            sampler.draw(pool, n_tasks, seed)
-
-
-@pytest.mark.parametrize("sampler", [FewStabSampler, FewStabPublishedSampler])
-def test_no_attributes(sampler: type[TaskSampler]) -> None:
-    bare = ImagePool(("a", "b"), np.array([0, 1]), ("cat", "dog"))
-    with pytest.raises(InfeasibleTask, match="needs the images' attributes"):
-        sampler(n_way=2).draw(bare, 1, 0)
+AB = ["a", "b", ""]
+SHORT = {"0": ["a", "", "", ""], "1": ["b", "", ""]}
+by_any = partial(FewStabSampler, support="random", query="intra")
+by_own = partial(FewStabSampler, support="targeted", query="intra")
+published = FewStabPublishedSampler
 
 
 @pytest.mark.parametrize(
-    ("classes", "shape", "named", "remedy"),
+    ("make", "classes", "shape", "message"),
     [
-        (TWO, (3, 1, 1), "the number of classes, 2, not 3", ""),
-        ({"cat": ["", ""], "dog": ["", ""]}, (2, 5, 15), "no image has any", ""),
+        (FewStabSampler, TWO, (3, 1, 1), "the number of classes, 2, not 3"),
+        (FewStabSampler, {"cat": ["", ""], "dog": ["", ""]}, (2, 5, 15), "no image has any"),
         (
+            FewStabSampler,
             {**TWO, "bare": ["", "", ""], "always": ["a", "a", "a", "a"]},
             (3, 1, 2),
-            "only 2 of 4 can be in a task: 'bare' with 3 images has no word",
-            "n_way at most 2",
+            "only 2 of 4 can be in a task: 'bare' with 3 images has no word .* n_way at most 2$",
         ),
-        (TWO, (2, 2, 2), "'dog' with 4 images", "n_shot at most 1 with n_query = 2"),
-        (TWO, (2, 1, 4), "", "n_query at most 3 with n_shot = 1"),
-        ({name: ["a", "b", ""] for name in "xyz"}, (3, 1, 1), "n_way is 3", "'a', 'b'"),
+        (FewStabSampler, TWO, (2, 2, 2), "'dog' with 4 .*; n_shot at most 1 with n_query = 2$"),
+        (FewStabSampler, TWO, (2, 1, 4), "n_query at most 3 with n_shot = 1$"),
+        (
+            FewStabSampler,
+            {name: ["a", "b", ""] for name in "xyz"},
+            (3, 1, 1),
+            "n_way is 3 .*'a', 'b'$",
+        ),
+        (
+            by_own,
+            {"0": ["a", "", "", ""], "1": ["b", "", "", ""]},
+            (2, 2, 2),
+            "absent from n_query = 2; n_shot at most 1 with n_query = 2$",
+        ),
+        (
+            by_any,
+            SHORT,
+            (2, 2, 2),
+            "only 1 of 2 can be in a task: '1' with 3 images cannot give .*; "
+            "n_shot at most 1 with n_query = 2 or n_query at most 1 with n_shot = 2$",
+        ),
+        (published, {"0": ["a", "b", ""], "1": ["a", "", ""]}, (2, 1, 1), "'1' with 3 images does"),
+        (
+            published,
+            {name: ["a", "a", "b", ""] for name in "xy"},
+            (2, 2, 1),
+            "absent from n_query = 1; n_shot at most 1 with n_query = 1$",
+        ),
+        (published, {name: ["a", "b"] for name in "xyz"}, (3, 1, 1), "n_way is 3 .*'a', 'b'$"),
     ],
 )
 def test_requests_that_cannot_be_met_name_what_would_do(
-    classes: dict[str, list[str]], shape: tuple[int, int, int], named: str, remedy: str
+    make: Any, classes: dict[str, list[str]], shape: tuple[int, int, int], message: str
 ) -> None:
-    message = refusal(classes, **dict(zip(("n_way", "n_shot", "n_query"), shape, strict=True)))
-    assert named in message
-    assert message.endswith(remedy)
+    n_way, n_shot, n_query = shape
+    with pytest.raises(InfeasibleTask, match=message):
+        make(n_way=n_way, n_shot=n_shot, n_query=n_query).draw(pool_of(classes), 3, SEED)
 
 
-def test_restarts_end() -> None:
-    always_both = {name: ["a b", "a b", ""] for name in ("cat", "dog")}
-    message = refusal(always_both, n_way=2, n_shot=1, n_query=1, max_restarts=20)
-    assert message.startswith("task 0 restarted more than max_restarts = 20 times: ")
-    assert "had at most 0 images with its attribute and none of the others' (n_shot = 1)" in message
-
-
-def test_restarts_blame_attributes_taken_before() -> None:
-    classes = {"cat": ["a", ""], "dog": ["a", ""], "emu": ["b", "c", "", ""]}
-    message = refusal(classes, n_way=3, n_shot=1, n_query=1, max_restarts=50)
-    assert "had no attribute that the earlier classes had not taken (n_way = 3)" in message
-
-
-def test_restarts_blame_too_few_queries() -> None:
-    # "b" or "y" would leave enough queries, but only one of the two can then be in a support.
-    classes = {"cat": ["a", "a", "a b", ""], "dog": ["x", "x", "x b", ""]}
-    message = refusal(classes, n_way=2, n_shot=1, n_query=3, max_restarts=50)
-    assert "had at most 1 images without its attribute (n_query = 3)" in message
+@pytest.mark.parametrize(
+    ("make", "classes", "shape", "blame"),
+    [
+        (
+            FewStabSampler,
+            {name: ["a b", "a b", ""] for name in "xy"},
+            (2, 1, 1),
+            r"at most 0 images with its attribute and none of the others' \(n_shot = 1\)",
+        ),
+        (
+            FewStabSampler,
+            {"cat": ["a", ""], "dog": ["a", ""], "emu": ["b", "c", "", ""]},
+            (3, 1, 1),
+            r"had no attribute that the earlier classes had not taken \(n_way = 3\)",
+        ),
+        (  # "b" or "y" would leave enough queries, but only one of them can be in a support
+            FewStabSampler,
+            {"cat": ["a", "a", "a b", ""], "dog": ["x", "x", "x b", ""]},
+            (2, 1, 3),
+            r"had at most 1 images without its attribute \(n_query = 3\)",
+        ),
+        (  # two of three images must remain, so the support must be the one with the attribute
+            by_any,
+            {"0": ["a", "", ""], "1": ["b", "", ""]},
+            (2, 1, 2),
+            "had at most 1 images without its attribute outside its support",
+        ),
+        (  # at most one class is eligible for two of the drawn words
+            published,
+            {"0": ["a", "b", ""], "1": ["c", "d", ""], "2": ["e", "f", ""]},
+            (3, 1, 1),
+            "had no class left that was eligible for it and another word",
+        ),
+        (  # each class is short of images with another's; four failures are too few to relax
+            published,
+            {name: ["a", "b", "c", "", "", ""] for name in "xyz"},
+            (3, 1, 4),
+            "had at most 2 images without its attribute and with one of the others'",
+        ),
+        (  # all images with one word have the others too
+            published,
+            {name: ["a b c", ""] for name in "xyz"},
+            (3, 1, 1),
+            "had at most 0 images with its attribute and few enough of the others'",
+        ),
+    ],
+)
+def test_restarts_end_and_name_the_culprit(
+    make: Any, classes: dict[str, list[str]], shape: tuple[int, int, int], blame: str
+) -> None:
+    n_way, n_shot, n_query = shape
+    sampler = make(n_way=n_way, n_shot=n_shot, n_query=n_query, max_restarts=3)
+    with pytest.raises(InfeasibleTask, match=f"than max_restarts = 3 times: .*{blame}"):
+        sampler.draw(pool_of(classes), 3, SEED)

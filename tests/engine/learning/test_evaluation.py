@@ -2,101 +2,90 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 import fsframework as fsf
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import resolve_component
-from fsframework.engine.cache.images import ImageStore, Pixels, pixels_of
-from fsframework.engine.learning import evaluation
-from fsframework.engine.learning.evaluation import ImageSource, evaluate, predict
-from fsframework.engine.learning.model import FewShotModel, build_model
-from fsframework.engine.session import Workspace
-from fsframework.errors import PluginError
-from fsframework.values import ArmOutcomes, Arms, Outcomes, QueryBatch, TaskSet
+from fsframework.errors import DataError, PluginError
+from fsframework.interfaces import Backbone, FewShotMethod
+from fsframework.values import Outcomes
 from tests.toys import (
     Blobs,
     Counting,
     Killed,
     PixelPrototypes,
     Prototypes,
+    Still,
     TinyBackbone,
-    component,
+    run,
 )
 
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path / "runs", tmp_path / "cache")
+MODULE = "fsframework.engine.learning.evaluation."
+EACH = {"method": Still}
+"""A method on features, with nothing to train."""
 
 
 @pytest.fixture(scope="module")
-def tasks() -> TaskSet:
-    options = {"name": "random", "n_way": 3, "n_shot": 2, "n_query": 5}
-    sampler = resolve_component(Registry(), "sampler", options).create()
-    drawn: TaskSet = sampler.draw(Blobs().pool("test"), 40, 0)
-    return drawn
+def arms() -> fsf.Arms:
+    pool = fsf.pool(Blobs(), progress=False)
+    return fsf.draw("random", pool, tasks=40, way=3, shot=2, queries=5)
 
 
-def images(
-    workspace: Workspace, reporter: Counting | None = None, data: Blobs | None = None
-) -> Pixels:
-    data = data or Blobs()
-    store = ImageStore(data, "blobs", 16, "bilinear", "exact", workspace)
-    return pixels_of(store, data, "test", reporter or Counting())
+def evaluated(
+    method: type[FewShotMethod],
+    arms: fsf.Arms,
+    backbone: type[Backbone] = TinyBackbone,
+    **more: Any,
+) -> Outcomes:
+    model = fsf.model(method, backbone=backbone, image_size=16, device="cpu")
+    return fsf.evaluate(model, arms, Blobs(), progress=False, **more)["random"]
 
 
-def model(method: type = Prototypes) -> FewShotModel:
-    return build_model(component(TinyBackbone), component(method), 16, 0, 0)
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One task a batch, and progress that is saved after each."""
+    monkeypatch.setattr(f"{MODULE}_BYTES_A_BATCH", {"cpu": 1})
+    monkeypatch.setattr(f"{MODULE}_SECONDS_BETWEEN_SAVES", -1.0)
 
 
-def test_scores_become_predictions(workspace: Workspace, tasks: TaskSet) -> None:
-    """The pipeline's predictions equal those of a plain loop over tasks and images."""
-    net = model().eval()
-    source = ImageSource.cached(net, images(workspace), workspace, Counting())
-    predicted = predict(net, tasks, source)
-    pixels = torch.from_numpy(images(workspace)[:])
-    with torch.no_grad():
-        vectors = net.items(pixels)
-    for t in range(0, len(tasks), 7):
-        prototypes = torch.stack([vectors[torch.tensor(s)].mean(0) for s in tasks.support[t]])
-        for way in range(tasks.n_way):
-            for place, image in enumerate(tasks.query[t, way]):
-                nearest = (prototypes - vectors[int(image)]).square().sum(1).argmin()
-                assert predicted[t, way, place] == nearest
-    assert (predicted == np.arange(3)[None, :, None]).mean() > 0.5
+class Doubled(Prototypes):
+    """Scores in another precision."""
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        return super().scores(support, query).double()
 
 
-def test_every_image_is_decoded_and_embedded_once(workspace: Workspace, tasks: TaskSet) -> None:
-    data, reporter = Blobs(), Counting()
-    stored = images(workspace, reporter, data)
-    assert data.decoded == 60
-    ImageSource.cached(model(), stored, workspace, reporter)
-    assert reporter.units == {"images of test": 60, "features": 60}
-    again = Counting()
-    ImageSource.cached(model(), images(workspace, again, data), workspace, again)
-    assert again.units == {}, "a second run redoes nothing"
-    assert data.decoded == 60
-
-
-def test_a_method_that_sees_pixels_agrees_with_one_on_features(
-    workspace: Workspace, tasks: TaskSet
-) -> None:
-    on_features, on_pixels = model(), model(PixelPrototypes)
-    state = {
-        k.replace("backbone.", "method.backbone."): v for k, v in on_features.state_dict().items()
-    }
-    on_pixels.load_state_dict(state, strict=False)
-    stored = images(workspace)
-    first = predict(
-        on_features, tasks, ImageSource.cached(on_features, stored, workspace, Counting())
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("method", [Prototypes, Doubled, PixelPrototypes])
+def test_predictions_are_those_of_a_plain_loop(arms: fsf.Arms, method: type) -> None:
+    model, data, tasks = (
+        fsf.model(Prototypes, backbone=TinyBackbone, image_size=16),
+        Blobs(),
+        arms.tested,
     )
-    second = predict(on_pixels, tasks, ImageSource.cached(on_pixels, stored, workspace, Counting()))
-    assert (first == second).all()
+    vectors = model.embed(data.images(data.split_indices("test"), 16))
+    found = evaluated(method, arms)
+    for t in range(0, len(tasks), 7):
+        prototypes = vectors[tasks.support[t]].mean(axis=1)
+        distances = np.square(vectors[tasks.query[t]][:, :, None] - prototypes).sum(axis=3)
+        np.testing.assert_array_equal(found.predictions[t], distances.argmin(axis=2))
+    assert found.task_accuracy.mean() > 0.5
+
+
+def test_every_image_is_decoded_and_embedded_once() -> None:
+    first, again = Counting(), Counting()
+    one = run(None, first, **EACH)
+    assert first.units == {"images of test": 60, "features": 60, "random tasks": 40}
+    other = run(None, again, **EACH, task_seed=1)
+    assert again.units == {"random tasks": 40}
+    assert one.tasks["random"].digest != other.tasks["random"].digest
 
 
 class Turned(PixelPrototypes):
@@ -104,153 +93,65 @@ class Turned(PixelPrototypes):
 
     embeds_images = True
 
-    def embed(self, items: torch.Tensor) -> torch.Tensor:
+    def embed(self, items: Tensor) -> Tensor:
         return (self.backbone.encode(items) + self.backbone.encode(items.flip(-2))) / 2
 
-    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
         return -torch.cdist(query, support.mean(dim=2))
 
 
-def test_a_method_may_embed_several_views_of_each_image_once(
-    workspace: Workspace, tasks: TaskSet
+def test_a_method_may_embed_several_views_of_each_image_once() -> None:
+    counted = Counting()
+    found = run(None, counted, method=Turned, training={"epochs": 0})
+    assert counted.units["features"] == 60
+    few = {"random": found.tasks["random"][:4]}
+    again = evaluated(Turned, fsf.Arms(few))
+    np.testing.assert_array_equal(again.predictions, found.outcomes["random"].predictions[:4])
+
+
+class Varying(TinyBackbone):
+    """Its weights follow what no identity knows of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        if "TOY_FACTOR" in os.environ:
+            self.body[0].weight.data.neg_()
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("change", ["none", "other weights", "damage"])
+def test_a_killed_evaluation_goes_on_unless_what_is_kept_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    net, stored, reporter = model(Turned).eval(), images(workspace), Counting()
-    source = ImageSource.cached(net, stored, workspace, reporter)
-    assert reporter.units == {"features": 60}
-    with torch.no_grad():
-        shown = net.images(torch.from_numpy(stored[:]))
-        both = torch.stack([net.extractor.encode(shown), net.extractor.encode(shown.flip(-2))])
-    assert source.items is not None
-    torch.testing.assert_close(source.items, both.mean(dim=0))
-    few = ImageSource.computed(net, stored, tasks[:4])
-    assert few.items is not None
-    assert (predict(net, tasks[:4], few) == predict(net, tasks[:4], source)).all()
-    again = Counting()
-    ImageSource.cached(net, stored, workspace, again)
-    assert again.units == {}
-
-
-def test_the_size_of_a_batch_changes_nothing(
-    workspace: Workspace, tasks: TaskSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    net = model()
-    source = ImageSource.cached(net, images(workspace), workspace, Counting())
-    together = predict(net, tasks, source)
-    monkeypatch.setattr(evaluation, "_BYTES_A_BATCH", {"cpu": 1})
-    assert (predict(net, tasks, source) == together).all()
-
-
-def test_only_the_images_of_the_tasks_are_embedded(tasks: TaskSet, workspace: Workspace) -> None:
-    net, stored = model(), images(workspace)
-    few = tasks[0:1]
-    source = ImageSource.computed(net, stored, few)
-    assert len(source.items) == few.n_images
-    everything = ImageSource.cached(net, stored, workspace, Counting())
-    assert (predict(net, few, source) == predict(net, few, everything)).all()
-
-
-def test_a_killed_evaluation_goes_on(
-    workspace: Workspace, tasks: TaskSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(evaluation, "_BYTES_A_BATCH", {"cpu": 1})
-    monkeypatch.setattr(evaluation, "_SECONDS_BETWEEN_SAVES", 0.0)
-    net, partial = model(), tmp_path / "partial.safetensors"
-    source = ImageSource.cached(net, images(workspace), workspace, Counting())
+    given = {"training": {"epochs": 0}, "backbone": Varying}
+    whole = run(tmp_path / "whole", **given)
+    if change == "other weights":
+        monkeypatch.setenv("TOY_FACTOR", "-1")
     with pytest.raises(Killed):
-        evaluate(net, tasks, source, label="x", partial=partial, reporter=Counting("x", 25))
-    reporter = Counting()
-    outcomes = evaluate(net, tasks, source, label="x", partial=partial, reporter=reporter)
-    assert 0 < reporter.units["x"] < 20
-    assert (outcomes.predictions == predict(net, tasks, source)).all()
+        run(None, Counting("random tasks", 25), **given)
+    monkeypatch.delenv("TOY_FACTOR", raising=False)
+    [partial] = tmp_path.glob("runs/*/partial-random.safetensors")
+    if change == "damage":
+        partial.write_bytes(partial.read_bytes()[:-3] + b"\1\1\1")
+    rest = Counting()
+    resumed = run(None, rest, **given)
+    assert rest.units["random tasks"] == (15 if change == "none" else 40)
+    assert any("damaged" in line for line in rest.said) == (change == "damage")
+    assert resumed.outcomes["random"].digest == whole.outcomes["random"].digest
     assert not partial.exists()
-
-
-def test_partial_predictions_of_other_weights_are_not_taken(
-    workspace: Workspace, tasks: TaskSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(evaluation, "_BYTES_A_BATCH", {"cpu": 1})
-    monkeypatch.setattr(evaluation, "_SECONDS_BETWEEN_SAVES", 0.0)
-    net, partial = model(), tmp_path / "partial.safetensors"
-    source = ImageSource.cached(net, images(workspace), workspace, Counting())
-    with pytest.raises(Killed):
-        evaluate(net, tasks, source, label="x", partial=partial, reporter=Counting("x", 25))
-    with torch.no_grad():
-        net.method.scale.mul_(2)
-    reporter = Counting()
-    evaluate(net, tasks, source, label="x", partial=partial, reporter=reporter)
-    assert reporter.units["x"] == len(tasks)
-
-
-def test_a_killed_build_of_an_array_goes_on(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from fsframework.engine.cache import images as module
-
-    monkeypatch.setattr(module, "_IMAGES_A_BLOCK", 8)
-    with pytest.raises(Killed):
-        images(workspace, Counting("images of test", 20))
-    reporter = Counting()
-    stored = images(workspace, reporter)
-    assert reporter.units["images of test"] == 60 - 24
-    data = Blobs()
-    expected = data.images(data.split_indices("test"), 16)
-    assert (stored[:] == expected).all()
-
-
-def test_a_cache_that_lost_its_array_is_built_again(workspace: Workspace) -> None:
-    images(workspace)
-    for array in workspace.cache.rglob("array.npy"):
-        array.unlink()
-    reporter = Counting()
-    assert len(images(workspace, reporter)) == 60
-    assert reporter.units == {"images of test": 60}
-
-
-class NotFinite(Prototypes):
-    """Divides by zero."""
-
-    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
-        return super().scores(support, query) * float("nan")
-
-
-class WrongShape(Prototypes):
-    """Forgets a way."""
-
-    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
-        return super().scores(support, query)[..., 1:]
-
-
-@pytest.mark.parametrize(
-    ("method", "message"),
-    [
-        (NotFinite, "scores of tasks 0 to 39 returned float32 .*, 1800 of them not finite"),
-        (WrongShape, r"returned float32 of shape \(40, 15, 2\) on cpu; .* \(40, 15, 3\) on cpu"),
-    ],
-)
-def test_scores_that_are_none_are_refused(
-    workspace: Workspace, tasks: TaskSet, method: type, message: str
-) -> None:
-    net = model(method)
-    source = ImageSource.cached(net, images(workspace), workspace, Counting())
-    with pytest.raises(PluginError, match=message):
-        predict(net, tasks, source)
 
 
 class Guessing(Prototypes):
     """Draws its scores."""
 
-    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
         return torch.rand(*query.shape[:2], support.shape[1])
 
 
-def test_what_a_method_draws_does_not_depend_on_what_was_drawn_before(
-    workspace: Workspace, tasks: TaskSet
-) -> None:
-    net = model(Guessing)
-    source = ImageSource.cached(net, images(workspace), workspace, Counting())
-    first = predict(net, tasks, source)
+def test_what_a_method_draws_does_not_depend_on_what_was_drawn_before(arms: fsf.Arms) -> None:
+    first = evaluated(Guessing, arms)
     torch.rand(7)
-    assert (predict(net, tasks, source) == first).all()
+    assert evaluated(Guessing, arms).digest == first.digest
 
 
 class FirstPlaces(Prototypes):
@@ -258,82 +159,170 @@ class FirstPlaces(Prototypes):
 
     transductive = True
 
-    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
         way = support.shape[1]
         places = torch.arange(query.shape[1]) * way // query.shape[1]
-        return torch.nn.functional.one_hot(places, way).float().expand(len(query), -1, -1)
+        return nn.functional.one_hot(places, way).float().expand(len(query), -1, -1)
 
 
-def test_a_query_cannot_be_told_by_its_place(workspace: Workspace, tasks: TaskSet) -> None:
-    net = model(FirstPlaces)
-    source = ImageSource.cached(net, images(workspace), workspace, Counting())
-    right = (predict(net, tasks, source) == np.arange(3)[None, :, None]).mean()
-    assert right < 0.7
+def test_a_query_cannot_be_told_by_its_place(arms: fsf.Arms) -> None:
+    assert evaluated(FirstPlaces, arms).task_accuracy.mean() < 0.7
 
 
-class Centred(Prototypes):
+class Centred(Still):
     """Centres the queries it sees on their own mean, as BatchNorm in training mode does."""
 
     transductive = True
 
-    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
         support = support - support.mean(dim=(1, 2), keepdim=True)
         return super().scores(support, query - query.mean(dim=1, keepdim=True))
 
 
-def by_task_and_class(workspace: Workspace, tasks: TaskSet, method: type) -> list[np.ndarray]:
-    net = model(method).eval()
-    source = ImageSource.cached(net, images(workspace), workspace, Counting())
-    return [predict(net, tasks, source, "task"), predict(net, tasks, source, "class")]
+@pytest.mark.parametrize("method", [Still, Centred])
+def test_queries_shown_by_class_change_only_what_leans_on_the_batch(method: type) -> None:
+    together, apart = (run(method=method, query_batch=how) for how in ("task", "class"))
+    assert together.folder != apart.folder
+    for found, how in ((together, "task"), (apart, "class")):
+        assert found.outcomes["random"].query_batch == how
+        assert found.estimates["acc-random"].query_batch == how
+    accuracy = [found.outcomes["random"].task_accuracy.mean() for found in (together, apart)]
+    if method is Still:
+        assert together.outcomes["random"].digest == apart.outcomes["random"].digest
+    else:  # centred on its own mean, a class lies in the middle and can no longer be told
+        assert accuracy[0] > 0.8
+        assert accuracy[1] < 0.5
 
 
-def test_queries_shown_by_class_change_nothing_for_an_inductive_method(
-    workspace: Workspace, tasks: TaskSet
+class Drifting(Prototypes):
+    """Without a guard, its scores would depend on how often it was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()), persistent=False)
+        self.norm = nn.BatchNorm1d(8)
+
+    def drift(self, query: Tensor) -> None:
+        """Count the calls in a buffer."""
+        with torch.no_grad():
+            self.calls.add_(1)
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        self.drift(query)
+        noise = torch.cos(query.sum(dim=2, keepdim=True) * 100 * self.calls)
+        shift = torch.arange(support.shape[1]) * noise * self.scale
+        running = self.norm.running_mean
+        assert running is not None
+        return super().scores(support, query) * 0.01 + shift + running.sum()
+
+
+class Replacing(Drifting):
+    """Puts another tensor in the place of a buffer."""
+
+    def drift(self, query: Tensor) -> None:
+        self.calls = self.calls + 1
+
+
+class Moving(Drifting):
+    """Gives a parameter other memory."""
+
+    def drift(self, query: Tensor) -> None:
+        self.scale.data = self.scale.data * 1.5
+
+
+class Training(Drifting):
+    """Switches to training mode, in which BatchNorm changes its statistics."""
+
+    def drift(self, query: Tensor) -> None:
+        self.train()
+        self.norm(query.flatten(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("method", "part"),
+    [(Prototypes, ""), (Drifting, "calls"), (Replacing, "calls"), (Moving, "scale"),
+     (Training, "norm.running_mean")],
+)  # fmt: skip
+def test_a_method_that_changes_itself_is_restored_and_named(
+    arms: fsf.Arms, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    method: type[FewShotMethod], part: str,
+) -> None:  # fmt: skip
+    model = fsf.model(method, backbone=TinyBackbone, image_size=16, device="cpu")
+    network = model.network.eval()
+    before = {
+        k: v.detach().clone() for k, v in (*network.named_buffers(), *network.named_parameters())
+    }
+    digests = set()
+    for at_once in (1, 3, 40):
+        monkeypatch.setattr(f"{MODULE}_tasks_a_batch", lambda *_, n=at_once: n)
+        digests.add(fsf.evaluate(model, arms, Blobs())["random"].digest)
+        after = dict((*network.named_buffers(), *network.named_parameters()))
+        assert all(torch.equal(value, before[name]) for name, value in after.items())
+        assert not network.method.training
+    assert len(digests) == 1 or method is Training  # whose statistics depend on the batch
+    notes = [line for line in capsys.readouterr().err.splitlines() if "changes its weights" in line]
+    assert len(notes) == (3 if part else 0)
+    assert all(
+        f"'{method.__name__.lower()}'" in line.lower() and f"({part}" in line for line in notes
+    )
+
+
+class Losing(Backbone):
+    """Loses an image."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images[1:]
+
+
+class NotFinite(Prototypes):
+    """Embeds into nothing."""
+
+    def embed(self, items: Tensor) -> Tensor:
+        return items / 0
+
+
+@pytest.mark.parametrize(
+    ("backbone", "method", "message"),
+    [
+        (Losing, Prototypes, r"backbone 'Losing': encode returned float32 of shape \(15, 3\)"),
+        (TinyBackbone, NotFinite, "method 'not-finite': embed returned .* not finite"),
+    ],
+)
+def test_what_is_embedded_is_checked(
+    arms: fsf.Arms, backbone: type[Backbone], method: type[FewShotMethod], message: str
 ) -> None:
-    together, apart = by_task_and_class(workspace, tasks, Prototypes)
-    np.testing.assert_array_equal(together, apart)
+    with pytest.raises(PluginError, match=f"(?i){message}"):
+        evaluated(method, arms, backbone)
 
 
-def test_queries_shown_by_class_show_what_leans_on_the_batch(
-    workspace: Workspace, tasks: TaskSet
+class Greedy(TinyBackbone):
+    """Finds no memory for more than a few images."""
+
+    most = 3
+
+    def forward(self, images: Tensor) -> Tensor:
+        if len(images) > self.most:
+            raise torch.OutOfMemoryError("out of memory")
+        return super().forward(images)
+
+
+def test_batches_halve_where_the_memory_is_short(
+    arms: fsf.Arms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Centred on its own mean, a class lies in the middle and can no longer be told."""
-    together, apart = by_task_and_class(workspace, tasks, Centred)
-    accuracy = [Outcomes.of(tasks, p).class_accuracy.mean() for p in (together, apart)]
-    assert accuracy[0] > 0.8
-    assert accuracy[1] < 0.5
+    assert evaluated(Prototypes, arms, Greedy).digest == evaluated(Prototypes, arms).digest
+    model = fsf.model(Prototypes, backbone=Greedy, image_size=16, device="cpu")
+    monkeypatch.setattr(Greedy, "most", 0)
+    with pytest.raises(DataError, match="one image of 16 x 16 pixels"):
+        fsf.evaluate(model, arms, Blobs(), progress=False)
 
 
-@pytest.mark.parametrize("query_batch", ["task", "class"])
-def test_outcomes_and_estimates_say_which_queries_were_together(
-    workspace: Workspace, tasks: TaskSet, tmp_path: Path, query_batch: QueryBatch
-) -> None:
-    net = model()
-    source = ImageSource.cached(net, images(workspace), workspace, Counting())
-    outcomes = evaluate(
-        net, tasks, source, label="tasks", partial=tmp_path / "partial", reporter=Counting(),
-        query_batch=query_batch,
-    )  # fmt: skip
-    outcomes.save(tmp_path / "outcomes.parquet")
-    again = Outcomes.load(tmp_path / "outcomes.parquet")
-    assert again.query_batch == query_batch
-    found = fsf.estimate(ArmOutcomes({"random": again}, Arms({"random": tasks})), "acc")
-    assert found["acc-random"].query_batch == query_batch
-
-
-def test_a_partial_evaluation_of_another_protocol_is_not_gone_on_with(
-    workspace: Workspace, tasks: TaskSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(evaluation, "_SECONDS_BETWEEN_SAVES", 0.0)
-    monkeypatch.setattr(evaluation, "_tasks_a_batch", lambda *_: 9)
-    net = model(Centred)
-    source = ImageSource.cached(net, images(workspace), workspace, Counting())
-    partial = tmp_path / "partial"
-    with pytest.raises(Killed):
-        evaluate(net, tasks, source, label="tasks", partial=partial, reporter=Counting("tasks", 20))
-    assert partial.exists()
-    found = evaluate(
-        net, tasks, source, label="tasks", partial=partial, reporter=Counting(),
-        query_batch="class",
-    )  # fmt: skip
-    np.testing.assert_array_equal(found.predictions, predict(net, tasks, source, "class"))
+@pytest.mark.parametrize("method", [Still, PixelPrototypes])
+def test_lower_precision_gives_nearly_the_same_answers(method: type) -> None:
+    counted = Counting()
+    exact, short = (
+        run(None, counted, method=method, precision=how, training={"epochs": 0})
+        for how in ("fp32", "bf16")
+    )
+    assert counted.units.get("features", 120) == 120, "another precision is another cache"
+    agree = exact.outcomes["random"].predictions == short.outcomes["random"].predictions
+    assert agree.mean() > 0.97
