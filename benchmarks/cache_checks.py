@@ -130,8 +130,8 @@ def decode(files: list[bytes]) -> None:
 def stages() -> list[tuple[str, float, float, float]]:
     """Return by stage the seconds to make it, to check it, and to check it with BLAKE2b."""
     from fsf_backbones import ResNet12
+    from fsframework._files import load_sealed, save_sealed
     from fsframework.engine.cache.rows import Rows, records_of
-    from fsframework.engine.cache.sealed import load_sealed, save_sealed
     from fsframework.engine.progress import Reporter
 
     def blake(rows: np.ndarray) -> None:
@@ -195,7 +195,7 @@ def stages() -> list[tuple[str, float, float, float]]:
             (
                 f"weights of ResNet-12, {PAPER_STEPS:,} steps",
                 seconds_of(step) * PAPER_STEPS,
-                seconds_of(lambda: load_sealed(weights, lambda path: path, Reporter())),
+                seconds_of(lambda: load_sealed(weights, lambda path: path, Reporter().note)),
                 seconds_of(lambda: hashlib.blake2b(raw).digest()),
             )
         )

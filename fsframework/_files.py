@@ -1,15 +1,24 @@
-"""Atomic writes, temporary files and locks."""
+"""Atomic writes, temporary files, locks, and cached files that are read only as they were written.
+
+Beside a cached file ``NAME.suffix`` lies ``NAME.digest`` with two XXH3 digests: of the file, and of
+the one that it replaced, so that a process may be killed between the two. They cover the names of
+file and folder as well, so that one cached file does not pass for another.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from fsframework.errors import FsfError
+import xxhash
+
+from fsframework.errors import DataError, FsfError
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -17,10 +26,18 @@ if TYPE_CHECKING:
 __all__ = [
     "atomic_path",
     "atomic_write",
+    "discard",
     "explain_os_error",
+    "held",
+    "is_ordinary",
+    "load_sealed",
     "locked",
+    "remove_sealed",
+    "save_sealed",
     "sweep",
 ]
+
+_Loaded = TypeVar("_Loaded")
 
 _UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
 _PREFIX = ".fsf-"
@@ -107,3 +124,98 @@ def _acquire(lock: FileLock, waiting: Callable[[], None] | None) -> None:
         if waiting is not None:
             waiting()
         lock.acquire()
+
+
+def save_sealed(path: Path, save: Callable[[Path], None]) -> None:
+    """Write a cached file and its digest.
+
+    Args:
+        path: of the file, which is replaced.
+        save: writes the file at the path that it is given.
+
+    Raises:
+        FsfError: the file cannot be written.
+    """
+    with atomic_path(path) as temporary:
+        save(temporary)
+        digests = [_digest(temporary, path), *_known_digests(path)[:1]]
+        for one in (path, _digest_file(path)):
+            if not is_ordinary(one):
+                discard(one)
+        atomic_write(_digest_file(path), "\n".join(digests))
+
+
+def load_sealed(
+    path: Path, load: Callable[[Path], _Loaded], note: Callable[[str], None]
+) -> _Loaded | None:
+    """Return what ``load`` reads from a cached file, or ``None`` if it must be made again.
+
+    Args:
+        note: is told if the file is damaged.
+    """
+    if not os.path.lexists(path):
+        return None
+    try:
+        if not is_ordinary(path) or _digest(path, path) not in _known_digests(path):
+            raise DataError("it is not what was written")
+        return load(path)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a damaged file may lead to
+        reason = " ".join(str(error).removeprefix(f"{path}: ").split())
+        note(f"{path}: this cached file is damaged and is made again ({reason})")
+        return None
+
+
+def remove_sealed(path: Path) -> None:
+    """Remove a cached file, if it exists, and its digest.
+
+    Raises:
+        FsfError: the file system does not allow it.
+    """
+    for one in (path, _digest_file(path)):
+        try:
+            discard(one)
+        except OSError as error:
+            raise explain_os_error(error, one) from error
+
+
+def _digest_file(path: Path) -> Path:
+    """Return the path of the digest of a cached file."""
+    return path.with_suffix(".digest")
+
+
+def held(
+    folder: Path, note: Callable[[str], None], waiting: Callable[[], None] | None = None
+) -> AbstractContextManager[None]:
+    """Lock the folder of a cached stage; see ``locked``. Anything else in its place is removed."""
+    if os.path.lexists(folder) and not folder.is_dir():
+        note(f"{folder}: not a folder; what is cached here is made again")
+        discard(folder)
+    return locked(folder, waiting=waiting)
+
+
+def discard(path: Path) -> None:
+    """Remove a file, a link or a folder, if there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def is_ordinary(path: Path) -> bool:
+    """Return whether a path is that of a file, and not of a link, a folder or a pipe."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _known_digests(path: Path) -> list[str]:
+    """Return the digests of what was last written."""
+    own = _digest_file(path)
+    return own.read_bytes().decode("ascii", "replace").split() if is_ordinary(own) else []
+
+
+def _digest(path: Path, called: Path) -> str:
+    """Return the digest of a file; ``called`` is its path when in place."""
+    state = xxhash.xxh3_128(f"{called.parent.name}/{called.name}\n".encode())
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: state).hexdigest()

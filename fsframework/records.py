@@ -65,6 +65,8 @@ class PluginRecord:
         kind: such as ``method``; ``name`` its name.
         target: ``module:attribute``, or the file it was read from.
         distribution: name of its distribution; ``version`` the distribution's version.
+        files: of a plugin of no distribution: digests of the files that it consists of, by the
+            names of their copies in the run's folder ``code``.
     """
 
     kind: str
@@ -72,6 +74,7 @@ class PluginRecord:
     target: str
     distribution: str
     version: str
+    files: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

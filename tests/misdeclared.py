@@ -12,6 +12,11 @@ WRONG: dict[str, dict[str, Any]] = {
 }
 
 
+def hashed(count: int = 97) -> int:
+    """Return a number that differs from process to process."""
+    return hash("a text") % count
+
+
 def changed(sound: type, **attributes: Any) -> type:
     """Return a sound class with something changed."""
     told = {

@@ -68,33 +68,11 @@ def record() -> RunRecord:
     return example_record()
 
 
-def test_a_record_comes_back_as_it_was(tmp_path: Path, record: RunRecord) -> None:
-    record.save(tmp_path)
-    assert RunRecord.load(tmp_path) == record
-
-
-@pytest.mark.parametrize(
-    ("part", "value", "lacks"),
-    [
-        ("components", {}, "the component dataset"),
-        ("arms", {}, "the arm random"),
-        ("contrast", {"control": "random", "tested": "iid"}, "the arm iid"),
-        ("stages", [], "a stage of its training"),
-    ],
-)
-def test_a_record_whose_parts_do_not_fit_is_damaged(
-    tmp_path: Path, record: RunRecord, part: str, value: object, lacks: str
-) -> None:
-    raw = record.to_json()
-    (tmp_path / "run.json").write_text(json.dumps({**raw, part: value}))
-    with pytest.raises(RecordError, match=rf"\(it lacks {lacks}\)"):
-        RunRecord.load(tmp_path)
-
-
-def test_an_unknown_field_of_a_later_minor_version_is_ignored(
+def test_a_record_comes_back_as_it_was_without_fields_of_a_later_minor_version(
     tmp_path: Path, record: RunRecord
 ) -> None:
     record.save(tmp_path)
+    assert RunRecord.load(tmp_path) == record
     raw = json.loads((tmp_path / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps({**raw, "colour": "blue"}))
     assert RunRecord.load(tmp_path) == record
@@ -103,11 +81,17 @@ def test_an_unknown_field_of_a_later_minor_version_is_ignored(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda raw: raw | {"schema_version": 99}, "schema_version 99 was written by a newer"),
         (lambda raw: raw | {"schema_version": 1}, "schema_version 1 was written by an older"),
         (lambda raw: raw | {"schema_version": "x"}, "schema_version must be"),
         (lambda raw: {k: v for k, v in raw.items() if k != "status"}, "status"),
         (lambda raw: raw | {"estimates": 3}, "cannot be read"),
+        (lambda raw: raw | {"components": {}}, "lacks the component dataset"),
+        (lambda raw: raw | {"arms": {}}, "lacks the arm random"),
+        (
+            lambda raw: raw | {"contrast": {"control": "random", "tested": "iid"}},
+            "lacks the arm iid",
+        ),
+        (lambda raw: raw | {"stages": []}, "lacks a stage of its training"),
         (lambda raw: [raw], "is not a run record"),
     ],
 )
@@ -121,19 +105,13 @@ def test_a_damaged_record_says_so(
         RunRecord.load(tmp_path)
 
 
-def test_a_folder_without_a_record_and_one_that_is_not_json(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"holds no run \(run.json is missing\)"):
-        RunRecord.load(tmp_path)
-    (tmp_path / "run.json").write_text("{")
-    with pytest.raises(RecordError, match="cannot be read"):
-        RunRecord.load(tmp_path)
-
-
 def test_listing_survives_a_broken_record(tmp_path: Path, record: RunRecord) -> None:
     record.save(tmp_path / "good")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{")
     (tmp_path / "empty").mkdir()
+    with pytest.raises(RecordError, match="holds no run"):
+        RunRecord.load(tmp_path / "empty")
     found = dict(list_records(tmp_path))
     assert found[tmp_path / "good"] == record
     assert isinstance(found[tmp_path / "broken"], RecordError)

@@ -12,8 +12,8 @@ from fsframework.api.session import open_session
 from fsframework.components.objects import component_of
 from fsframework.components.registry import Registry
 from fsframework.engine.detection import Detection
+from fsframework.engine.lineage import SplitCounts, data_problems, split_counts
 from fsframework.engine.options import EMBEDDED, WordChoice, given_tree
-from fsframework.engine.published_counts import SplitCounts, data_problems, split_counts
 from fsframework.engine.tasks import draw_arms
 from fsframework.engine.words import (
     images_with_class_words,

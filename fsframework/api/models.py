@@ -26,13 +26,12 @@ from fsframework.engine.learning.model import (
     base_classes_of,
     build_model,
     lowered,
-    resolve_device,
     save_tensors,
     seeded,
 )
 from fsframework.engine.learning.scoring import Scorer
 from fsframework.engine.learning.training import start_stages
-from fsframework.engine.session import Session
+from fsframework.engine.session import Session, resolve_device
 from fsframework.engine.stages import Precision
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.detection import Detection
-from fsframework.engine.session import Session
-from fsframework.engine.tasks import (
+from fsframework.engine.preparation import (
     candidate_splits,
-    check_tasks,
     detection_of,
     drawn_tasks,
-    pool_of,
     split_of_tasks,
+    with_words,
 )
+from fsframework.engine.session import Session
+from fsframework.engine.tasks import check_tasks
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.values import Arms, ImagePool, TaskSet
@@ -140,7 +140,6 @@ def _usual_split(experiment: Experiment, session: Session, dataset: Dataset) -> 
 def _opened(
     experiment: Experiment, session: Session, dataset: Dataset, split: str, *, words: bool
 ) -> OpenedImages:
-    chosen = replace(experiment, settings=replace(experiment.settings, split=split))
     needed = words or experiment.detector is not None
-    pool, _ = pool_of(chosen, dataset, session, words=needed)
+    pool, _ = with_words(dataset.pool(split), split, experiment, dataset, session, needed=needed)
     return OpenedImages(dataset, split, pool)

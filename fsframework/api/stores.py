@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fsframework._files import held
 from fsframework.api.models import network_of
 from fsframework.engine.cache.images import Broken, ImageStore
 from fsframework.engine.cache.rows import Rows, records_of
-from fsframework.engine.cache.sealed import held
 from fsframework.engine.configuration import Experiment, resolve_images
 from fsframework.engine.learning.evaluation import FeatureStore
-from fsframework.engine.preparation import open_source, open_store
+from fsframework.engine.preparation import candidate_splits, open_source, open_store
 from fsframework.engine.session import Session
-from fsframework.engine.tasks import candidate_splits
 from fsframework.errors import OptionError, argument
 
 __all__ = [

@@ -9,11 +9,11 @@ from typing import Any
 from fsframework.api.session import Session
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.history import write_tensorboard
-from fsframework.engine.learning.model import FewShotModel, resolve_device, save_tensors
+from fsframework.engine.learning.model import FewShotModel, save_tensors
 from fsframework.engine.learning.training import Trained
 from fsframework.engine.lineage import seen_by, under_test
-from fsframework.engine.preparation import open_source, pixel_notes
-from fsframework.engine.tasks import fitted_training
+from fsframework.engine.preparation import open_source, pixel_notes, with_fitted_stages
+from fsframework.engine.session import resolve_device
 from fsframework.engine.training_job import TrainingJob
 from fsframework.errors import OptionError
 from fsframework.records import DataRecord, Epoch
@@ -57,11 +57,9 @@ def train_experiment(experiment: Experiment, session: Session) -> TrainedModel:
     source = open_source(replace(experiment, settings=settings), session, trains=True)
     options = experiment.sampler.options
     way_shot = options.get("n_way", 5), options.get("n_shot", 5)
-    experiment, note = fitted_training(
-        experiment, way_shot, source.dataset.pool("train"), session.registry
-    )
-    for one in (*pixel_notes(source, settings, device), *([note] if note else ())):
-        session.reporter.note(one)
+    experiment, _ = with_fitted_stages(experiment, way_shot, source.dataset.pool("train"), session)
+    for note in pixel_notes(source, settings, device):
+        session.reporter.note(note)
     job = TrainingJob(experiment, source, way_shot, device, session)
     model, splits = job.untrained(), job.splits()
     trained = job.train(model, splits, lambda _: None)

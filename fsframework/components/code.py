@@ -1,19 +1,24 @@
-"""Digests of the code of a class, so that edited code never passes for the old.
+"""What a class and its objects consist of, so that edited code never passes for the old.
 
-A class of a package or a script is digested by the modules that it consists of, and by what they
-import of their own package. Comments, docstrings, layout and what only a type checker reads change
-no digest. Nothing is imported to find it.
+Counted are the class as it is in memory (its bases, functions, closures and the globals that they
+use, however they got their values) and the text of every module that these come from or import.
+Comments, docstrings, layout and what only a type checker reads change no digest. The standard
+library, fsframework and installed distributions are not followed: records have their versions.
 """
 
 from __future__ import annotations
 
 import ast
+import copyreg
 import functools
+import importlib.util
+import marshal
 import re
+import struct
 import sys
 import types
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,8 +26,9 @@ from typing import Any, NamedTuple
 
 from fsframework._digest import digest_of
 from fsframework.components.package_files import top_level
+from fsframework.errors import PluginError
 
-__all__ = ["code_digest"]
+__all__ = ["Code", "code_of", "state_digest"]
 
 _ELSEWHERE = {"site-packages", "dist-packages"}
 _AT_RUN_TIME = re.compile(r"\b(import_module|__import__)\b")
@@ -30,50 +36,299 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 _LEFT_OUT = frozenset(
     {
         *("__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__"),
-        *("__abstractmethods__", "_abc_impl", "__parameters__", "__annotations__"),
+        *("__abstractmethods__", "_abc_impl", "__parameters__", "__annotations__", "__module__"),
     }
 )
 """Entries of a class that do not affect its behaviour, or that repeat its bases."""
+_STATELESS = {"_thread", "random", "numpy.random.mtrand"}
+"""Modules of locks, and of generators that are seeded around every call."""
+_GENERATED = "<string>"
+_IMPORTED: dict[str, tuple[Any, str]] = {}
+"""The import of each module and the digest of its file, as they were when it was first digested."""
+_HAS_DOCSTRING = 0x4000000 if sys.version_info >= (3, 13) else 0
 
 
-def code_digest(cls: type[Any]) -> str:
-    """Digest the code of a class: its module and what that imports, or the class itself.
+@dataclass(frozen=True)
+class Code:
+    """The code of a class.
 
-    The modules of its bases count likewise. Imports are followed within the package of a module;
-    those from the standard library, from fsframework and from other installed distributions are
-    not: records have their versions.
-
-    A class typed into a notebook or a shell has no file: it is digested with its methods, its bases
-    and everything that they refer to there. What cannot be digested makes the digest unique, so
-    that nothing computed with it is reused.
+    Args:
+        digest: of all that it consists of.
+        files: of its own modules, sorted.
+        undigested: types of objects that it uses and that cannot be digested; the digest is then
+            unique, so that nothing computed with it is reused.
     """
-    if _file_of(cls.__module__) is None:
-        return digest_of(*_parts(cls, {}))
-    found: dict[str, str] = {}
-    for name in dict.fromkeys(base.__module__ for base in cls.__mro__):
-        file = _file_of(name)
-        if file is not None and (
-            top_level(name) == top_level(cls.__module__) or _is_in_work(name, file)
-        ):
-            depth = len(name.split(".")) - (file.name != "__init__.py")
-            _follow(file, file.parents[depth] / top_level(name), found)
-    return digest_of(*chain.from_iterable(sorted(found.items())))
+
+    digest: str
+    files: tuple[Path, ...]
+    undigested: tuple[str, ...]
 
 
-def _file_of(module: str) -> Path | None:
-    """Return the file of a loaded module; a module of a shell or a notebook has none."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return Path(file) if file is not None and Path(file).exists() else None
+def code_of(cls: type[Any], instance: Any = None) -> Code:
+    """Digest the code of a class, and the state of an instance if one is given.
+
+    Raises:
+        PluginError: a module in memory is not what its file contains.
+    """
+    walk = _Walk(top_level(cls.__module__))
+    parts = [walk.digest(cls, *([] if instance is None else [instance]))]
+    for name, file in walk.modules.items():
+        _follow(name, file, walk)
+    parts += chain.from_iterable(sorted(set(walk.files.values())))
+    return Code(digest_of(parts), tuple(sorted(walk.files)), tuple(dict.fromkeys(walk.unknown)))
 
 
-def _is_in_work(name: str, file: Path) -> bool:
-    """Whether a module may change without a version, as scripts and editable installs do."""
-    top = top_level(name)
-    known = top == "fsframework" or top in sys.stdlib_module_names
-    if known or _ELSEWHERE.intersection(file.resolve().parts):
+def state_digest(instance: Any) -> str:
+    """Digest the attributes of an object, except those that it caches."""
+    cls = type(instance)
+    kept = {
+        name: value
+        for name, value in sorted(vars(instance).items())
+        if not isinstance(getattr(cls, name, None), functools.cached_property)
+    }
+    return _Walk(top_level(cls.__module__)).digest(kept)
+
+
+class _Walk:
+    """Visits a value and all that it refers to.
+
+    Attributes:
+        package: top-level module whose code counts even where it is installed.
+        modules: files of the modules of one's own that were met, by name.
+        files: what was read: path below the folder it is imported from, and digest of its code.
+        unknown: types of objects that cannot be digested.
+    """
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self.modules: dict[str, Path] = {}
+        self.files: dict[Path, tuple[str, str]] = {}
+        self.unknown: list[str] = []
+        self._owned: dict[str, bool] = {}
+
+    def digest(self, *values: Any) -> str:
+        """Return a digest of values; equal objects at other addresses have the same."""
+        seen: dict[int, int] = {}
+        alive: list[Any] = []  # or another object could get the address of one that was seen
+        parts: list[str] = []
+        waiting = [*reversed(values)]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, _PLAIN):
+                parts.append(f"{type(value).__name__} {value!r}")
+            elif id(value) in seen:
+                parts.append(f"seen {seen[id(value)]}")
+            else:
+                seen[id(value)] = len(seen)
+                inner = list(self._inner(value))
+                alive += [value, inner]
+                parts.append(f"{type(value).__name__} {len(inner)}")
+                waiting += reversed(inner)
+        return digest_of(parts)
+
+    def owns(self, module: str | None) -> bool:
+        """Whether a module is one's own: its code may change without a version."""
+        if module not in self._owned:
+            self._owned[str(module)] = self._is_own(str(module))
+        return self._owned[str(module)]
+
+    def _is_own(self, module: str) -> bool:
+        if top_level(module) == "fsframework" or top_level(module) in sys.stdlib_module_names:
+            return module == "__main__"
+        loaded = sys.modules.get(module)
+        file = getattr(loaded, "__file__", None)
+        if loaded is None or file is None:
+            return loaded is None or module == "__main__"
+        own = top_level(module) == self.package or may_change(module, Path(file))
+        if own and Path(file).suffix == ".py" and Path(file).exists():
+            self.modules[module] = Path(file)
+        return own
+
+    def _inner(self, value: Any) -> Iterator[Any]:
+        """Yield what a value consists of."""
+        for types_, inner in _INNER:
+            if isinstance(value, types_):
+                yield from inner(self, value)
+                return
+        wrapped = getattr(value, "__wrapped__", None)
+        if wrapped is not None:
+            yield wrapped
+        elif hasattr(value, "dtype") and (hasattr(value, "tobytes") or hasattr(value, "detach")):
+            yield from self._array(value)
+        else:
+            yield from self._reduced(value)
+
+    def _set(self, value: Iterable[Any]) -> Iterator[Any]:
+        yield from sorted(map(self.digest, value))
+
+    def _mapping(self, value: Mapping[Any, Any]) -> Iterator[Any]:
+        yield from chain.from_iterable(value.items())
+
+    def _class(self, cls: type[Any]) -> Iterator[Any]:
+        yield cls.__qualname__
+        if not self.owns(cls.__module__):
+            yield cls.__module__
+            own = (one for one in vars(cls).values() if isinstance(one, types.FunctionType))
+            yield from (one for one in own if self.owns(one.__module__))
+            return
+        yield from cls.__bases__
+        generated = "__dataclass_fields__" in vars(cls)
+        for name, value in sorted(vars(cls).items()):
+            code = getattr(value, "__code__", None)
+            # What ``dataclass`` writes follows from the fields.
+            if name not in _LEFT_OUT and not (
+                generated and code is not None and code.co_filename == _GENERATED
+            ):
+                yield from (name, value)
+
+    def _function(self, function: Any) -> Iterator[Any]:
+        yield function.__qualname__
+        code, cells = function.__code__, function.__closure__ or ()
+        held = [cell.cell_contents for cell in cells if _is_filled(cell)]
+        if not self.owns(function.__module__):
+            yield function.__module__
+            yield from (one for one in held if isinstance(one, (types.FunctionType, type)))
+            return
+        if not self._is_of_its_file(function):
+            yield code
+        yield from (function.__defaults__, function.__kwdefaults__, vars(function), *held)
+        names = _names(code)
+        for name in sorted(names & function.__globals__.keys()):
+            value = function.__globals__[name]
+            yield from (name, value)
+            if isinstance(value, types.ModuleType):
+                yield from self._attributes(value, names)
+
+    def _is_of_its_file(self, function: Any) -> bool:
+        """Whether the text of a file, which is digested with its imports, has a function's code.
+
+        Raises:
+            PluginError: the function was read from the file, and is no longer what this contains.
+        """
+        file = self.modules.get(function.__module__)
+        if file is None or function.__code__.co_filename != str(file):
+            return False
+        if _code_digest(function.__code__) in _read(file, _state(file)).codes:
+            return True
+        raise _edited(file)
+
+    def _attributes(self, module: types.ModuleType, names: set[str]) -> Iterator[Any]:
+        """Yield those attributes of one's own modules that a function may refer to."""
+        if self.owns(module.__name__):
+            for name in sorted(names & vars(module).keys()):
+                value = vars(module)[name]
+                yield from (name, value)
+                if isinstance(value, types.ModuleType) and value is not module:
+                    yield from self._attributes(value, names - {name})
+
+    def _module(self, module: types.ModuleType) -> Iterator[Any]:
+        self.owns(module.__name__)
+        yield f"{module.__name__} {getattr(module, '__version__', '')}"
+
+    def _builtin(self, value: Any) -> Iterator[Any]:
+        yield value.__qualname__
+        owner = value.__self__
+        yield owner.__name__ if isinstance(owner, types.ModuleType) else owner
+
+    def _array(self, value: Any) -> Iterator[Any]:
+        if hasattr(value, "detach"):
+            yield value.requires_grad
+            torch = sys.modules["torch"]
+            yield str(value.dtype)
+            shape = tuple(value.shape)
+            value = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+            yield from shape
+        yield value.tolist() if value.dtype.hasobject else digest_of(value)
+
+    def _reduced(self, value: Any) -> Iterator[Any]:
+        """Yield what makes an object again, as ``copyreg`` says; nothing is serialised."""
+        kind = type(value)
+        yield kind
+        if kind.__module__ in _STATELESS:
+            return
+        try:
+            how = copyreg.dispatch_table.get(kind)
+            found = value.__reduce_ex__(4) if how is None else how(value)
+        except Exception:  # whatever a class raises that cannot be taken apart
+            self.unknown.append(f"{kind.__module__}.{kind.__qualname__}")
+            yield uuid.uuid4().hex
+            return
+        if isinstance(found, str):
+            yield f"{getattr(value, '__module__', '')} {found}"
+            return
+        yield from found[:3]
+        yield from (list(one) for one in found[3:5] if one is not None)
+
+
+def _code(walk: _Walk, code: types.CodeType) -> Iterator[Any]:
+    del walk
+    yield _code_digest(code)
+
+
+_INNER: tuple[tuple[Any, Any], ...] = (
+    ((tuple, list), lambda walk, value: iter(value)),
+    ((set, frozenset), _Walk._set),
+    (Mapping, _Walk._mapping),
+    ((staticmethod, classmethod), lambda walk, value: iter((value.__func__,))),
+    (types.MethodType, lambda walk, value: iter((value.__func__, value.__self__))),
+    (property, lambda walk, value: iter((value.fget, value.fset, value.fdel))),
+    (functools.cached_property, lambda walk, value: iter((value.func,))),
+    (types.FunctionType, _Walk._function),
+    (types.BuiltinFunctionType, _Walk._builtin),
+    (types.CodeType, _code),
+    (types.ModuleType, _Walk._module),
+    (type, _Walk._class),
+)
+"""What a value consists of, by its type."""
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
         return False
-    depth = len(name.split(".")) - (file.name != "__init__.py")
-    return not any(file.parents[depth].glob(f"{top}-*.dist-info"))
+    return True
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Return the global names that a function and those within it refer to."""
+    inner = [_names(one) for one in code.co_consts if isinstance(one, types.CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+def _code_digest(code: types.CodeType) -> str:
+    """Digest what a function does: neither its docstring nor where it stands in its file."""
+    constants = list(code.co_consts)
+    has = code.co_flags & _HAS_DOCSTRING if _HAS_DOCSTRING else not code.co_name.startswith("<")
+    if has and constants and isinstance(constants[0], str):
+        constants[0] = None
+    told = [
+        _code_digest(one) if isinstance(one, types.CodeType) else _constant(one)
+        for one in constants
+    ]
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    return digest_of(code.co_code, told, *names, str(code.co_argcount), str(code.co_flags))
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({','.join(map(_constant, value))})"
+    if isinstance(value, frozenset):
+        return f"{{{','.join(sorted(map(_constant, value)))}}}"
+    return f"{type(value).__name__} {value!r}"
+
+
+def may_change(module: str, file: Path) -> bool:
+    """Whether a module may change without a version, as scripts and editable installs do."""
+    if _ELSEWHERE.intersection(file.resolve().parts):
+        return False
+    return not any(_root_of(module, file).glob(f"{top_level(module)}-*.dist-info"))
+
+
+def _root_of(module: str, file: Path) -> Path:
+    """Return the folder that a module is imported from."""
+    depth = len(module.split(".")) - (file.name != "__init__.py")
+    return file.absolute().parents[depth]
 
 
 class _Import(NamedTuple):
@@ -91,46 +346,106 @@ class _Source:
 
     Args:
         digest: of its code.
+        codes: digests of its functions.
         imports: that it makes; of a package also those for type checkers, which say where a name
             comes from that the package imports when it is asked for.
         dynamic: whether it imports modules whose names are known only when it runs.
+        outdated: bytecode that Python takes for its own, and that is of another text.
     """
 
     digest: str
-    imports: tuple[_Import, ...]
-    dynamic: bool
+    codes: frozenset[str] = frozenset()
+    imports: tuple[_Import, ...] = ()
+    dynamic: bool = False
+    outdated: Path | None = None
 
 
-def _follow(file: Path, top: Path, found: dict[str, str]) -> None:
-    """Add the digests of a file and of what it imports of its package, whose folder is ``top``."""
-    waiting = [file]
+def _follow(module: str, file: Path, walk: _Walk) -> None:
+    """Add the digests of the file of a module and of what it imports of one's own."""
+    root = _root_of(module, file)
+    waiting = [(file, root)]
     while waiting:
-        file = waiting.pop()
-        key = file.relative_to(top.parent).as_posix()
-        if key in found:
+        file, root = waiting.pop()
+        if file in walk.files:
             continue
-        stat = file.stat()
-        source = _read(file, stat.st_mtime_ns, stat.st_size)
-        found[key] = source.digest
-        waiting += chain.from_iterable(_imported(file, top, one) for one in source.imports)
-        waiting += top.rglob("*.py") if source.dynamic else ()
+        source = _read(file, _state(file))
+        # Of a script only that counts which a class refers to, and what it imports. The name of a
+        # single file is not its code.
+        key = "" if file.parent == root else file.relative_to(root).as_posix()
+        main = file == walk.modules.get("__main__")
+        walk.files[file] = ("", "") if main else (key, source.digest)
+        if not main:
+            _demand_imported(file, root, source)
+        waiting += chain.from_iterable(_imported(file, root, one, walk) for one in source.imports)
+        if source.dynamic and file.parent != root:
+            top = root / file.relative_to(root).parts[0]
+            waiting += [(one, root) for one in top.rglob("*.py")]
 
 
-def _imported(file: Path, top: Path, one: _Import) -> Iterable[Path]:
-    """Return the files of the same package that an import of a file asks for."""
-    if not one.level and top_level(one.module) != top.name:
-        return ()
-    folder = file.parents[one.level - 1] if one.level else top.parent
+def _demand_imported(file: Path, root: Path, source: _Source) -> None:
+    """Check that a module, if it is in memory, was made of the text that its file has now.
+
+    Raises:
+        PluginError: the file was edited since, or Python took its old bytecode for that of the new
+            text, because size and time are equal.
+    """
+    if source.outdated is not None:
+        raise PluginError(
+            f"{file}: Python takes the bytecode of an earlier text for that of this file, since "
+            f"its size and time are the same; remove {source.outdated} and start again"
+        )
+    name = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    if spec is not None:
+        then, digest = _IMPORTED.setdefault(name, (spec, source.digest))
+        if then is not spec:  # it was reloaded
+            _IMPORTED[name] = (spec, source.digest)
+        elif digest != source.digest:
+            raise _edited(file)
+
+
+def _edited(file: Path) -> PluginError:
+    return PluginError(
+        f"{file}: was edited after its import, so this process has its old code; reload it "
+        "(importlib.reload), or start again"
+    )
+
+
+def _imported(file: Path, root: Path, one: _Import, walk: _Walk) -> Iterable[tuple[Path, Path]]:
+    """Return the files of one's own that an import of a file asks for, with their roots."""
+    if not one.level:
+        found_root = _root_of_import(top_level(one.module), root, walk)
+        if found_root is None:
+            return ()
+        root = found_root
+    folder = file.parents[one.level - 1] if one.level else root
     path = folder.joinpath(*filter(None, one.module.split(".")))
     found = (_module_at(path / one.name) if one.name else None) or _module_at(path)
     if found is None or found.name != "__init__.py":
-        return () if found is None else (found,)
-    stat = found.stat()
-    for offered in _read(found, stat.st_mtime_ns, stat.st_size).imports:
+        return () if found is None else ((found, root),)
+    for offered in _read(found, _state(found)).imports:
         if found.parent == path and offered.called == one.name:
-            return _imported(found, top, offered)
+            return _imported(found, root, offered, walk)
     # The package itself defines the name, or imports it when it is asked for.
-    return found.parent.rglob("*.py")
+    return [(each, root) for each in found.parent.rglob("*.py")]
+
+
+def _root_of_import(top: str, root: Path, walk: _Walk) -> Path | None:
+    """Return the folder that a module of one's own is imported from, importing nothing."""
+    if top == "fsframework" or top in sys.stdlib_module_names:
+        return None
+    if (found := _module_at(root / top)) is None and not (root / top).is_dir():
+        try:
+            spec = importlib.util.find_spec(top)
+        except (ImportError, ValueError):
+            return None
+        if spec is None:
+            return None
+        places = [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
+        root = Path(places[0]).parent
+        found = _module_at(root / top)
+    file = found or root / top / "__init__.py"
+    return root if top == walk.package or may_change(top, file) else None
 
 
 def _module_at(path: Path) -> Path | None:
@@ -138,21 +453,55 @@ def _module_at(path: Path) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
+def _state(file: Path) -> tuple[int, ...]:
+    """Return what changes with a file, also where its size and its time are set back."""
+    stat = file.stat()
+    return stat.st_ino, stat.st_ctime_ns, stat.st_size
+
+
 @functools.lru_cache(maxsize=1024)
-def _read(file: Path, changed: int, size: int) -> _Source:
+def _read(file: Path, _state: tuple[int, ...]) -> _Source:
     """Read a file once, and again when it has changed."""
-    del changed, size
     raw = file.read_bytes()
     try:
         tree = ast.parse(raw)
+        code = compile(raw, str(file), "exec", dont_inherit=True)
         whole = list(ast.walk(tree))
         tree = _Code().visit(tree)
         text = ast.unparse(tree)
     except (SyntaxError, ValueError):  # of another Python; nothing imports it here
-        return _Source(digest_of(raw), (), dynamic=False)
+        return _Source(digest_of(raw))
     nodes = whole if file.name == "__init__.py" else ast.walk(tree)
     imports = tuple(chain.from_iterable(map(_imports_of, nodes)))
-    return _Source(digest_of(text), imports, dynamic=bool(_AT_RUN_TIME.search(text)))
+    return _Source(
+        digest_of(text),
+        frozenset(_codes(code)),
+        imports,
+        bool(_AT_RUN_TIME.search(text)),
+        _outdated_bytecode(file, code),
+    )
+
+
+def _outdated_bytecode(file: Path, code: types.CodeType) -> Path | None:
+    """Return a file of bytecode whose header fits a file, if its code does not."""
+    path = Path(importlib.util.cache_from_source(str(file)))
+    stat = file.stat()
+    header = struct.pack("<3I", 0, int(stat.st_mtime) & 0xFFFFFFFF, stat.st_size & 0xFFFFFFFF)
+    try:
+        raw = path.read_bytes()
+        fits = raw.startswith(importlib.util.MAGIC_NUMBER + header)
+        # Only what Python itself would load, and in the way it does.
+        found = marshal.loads(raw[16:]) if fits else code
+    except (OSError, ValueError, EOFError, TypeError):
+        return None
+    return path if _code_digest(found) != _code_digest(code) else None
+
+
+def _codes(code: types.CodeType) -> Iterator[str]:
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield _code_digest(one)
+            yield from _codes(one)
 
 
 def _imports_of(node: ast.AST) -> list[_Import]:
@@ -178,78 +527,3 @@ class _Code(ast.NodeTransformer):
         if "TYPE_CHECKING" in ast.dump(node.test):
             node.test, node.body = ast.Constant(value=False), []
         return self.generic_visit(node)
-
-
-def _parts(value: Any, seen: dict[int, int]) -> Iterator[str | bytes]:
-    """Yield the parts of a value, each object once."""
-    if isinstance(value, _PLAIN):
-        yield f"{type(value).__name__} {value!r}"
-        return
-    if id(value) in seen:
-        yield f"seen {seen[id(value)]}"
-        return
-    seen[id(value)] = len(seen)
-    inner_of = next((inner for types_, inner in _INNER if isinstance(value, types_)), _unknown)
-    inner = list(inner_of(value))
-    yield f"{type(value).__name__} {len(inner)}"
-    for one in inner:
-        yield from _parts(one, seen)
-
-
-# What follows yields only what the value itself holds, and texts: ``seen`` knows objects by their
-# addresses, which those made here would pass on to others.
-
-
-def _class(cls: type[Any]) -> Iterator[Any]:
-    yield f"{cls.__module__}.{cls.__qualname__}"
-    if _file_of(cls.__module__) is None:
-        yield from cls.__bases__
-        for item in sorted(vars(cls).items()):
-            yield from item if item[0] not in _LEFT_OUT else ()
-
-
-def _function(function: Any) -> Iterator[Any]:
-    yield f"{function.__module__}.{function.__qualname__}"
-    if _file_of(function.__module__) is None:
-        yield from (function.__code__, function.__defaults__, function.__kwdefaults__)
-        yield from (cell.cell_contents for cell in function.__closure__ or ())
-        for name in sorted(_names(function.__code__) & function.__globals__.keys()):
-            yield from (name, function.__globals__[name])
-
-
-def _code(code: types.CodeType) -> Iterator[Any]:
-    yield code.co_code
-    yield " ".join((*code.co_names, *code.co_varnames, *code.co_freevars))
-    yield from code.co_consts
-
-
-def _unknown(value: Any) -> Iterator[Any]:
-    if isinstance(value, types.ModuleType):
-        yield f"{value.__name__} {getattr(value, '__version__', '')}"
-    elif hasattr(value, "tobytes") and hasattr(value, "dtype"):
-        yield f"{value.dtype} {value.shape}"
-        yield bytes(value.tobytes())
-    elif getattr(value, "__module__", None) and getattr(value, "__qualname__", None):
-        yield f"{value.__module__}.{value.__qualname__}"
-    else:
-        yield uuid.uuid4().hex
-
-
-_INNER: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
-    ((tuple, list), iter),
-    ((set, frozenset), lambda held: sorted(held, key=lambda one: digest_of(*_parts(one, {})))),
-    (Mapping, lambda held: chain.from_iterable(held.items())),
-    ((staticmethod, classmethod), lambda method: (method.__func__,)),
-    (property, lambda made: (made.fget, made.fset, made.fdel)),
-    (functools.cached_property, lambda made: (made.func,)),
-    (types.FunctionType, _function),
-    (types.CodeType, _code),
-    (type, _class),
-)
-"""What a value consists of, by its type."""
-
-
-def _names(code: types.CodeType) -> set[str]:
-    """Return the global names that a function and those within it refer to."""
-    inner = [_names(one) for one in code.co_consts if isinstance(one, types.CodeType)]
-    return set(code.co_names).union(*inner)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 
-import torch
 from torch import Tensor, nn
 
-from fsframework._digest import digest_of
-from fsframework.components.code import code_digest
-from fsframework.components.package_files import top_level
+from fsframework.components.code import code_of
 from fsframework.components.registry import kebab
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 
@@ -24,7 +20,7 @@ def backbone_of(module: nn.Module) -> type[Backbone]:
     ``(n, C, h, w)``. The name of the backbone has a digest of its weights, layers and code.
     """
     usual = Preprocessing()
-    called = f"{kebab(type(module).__name__)}-{digest_of(*_parts(module))[:12]}"
+    called = f"{kebab(type(module).__name__)}-{code_of(type(module), module).digest[:12]}"
 
     class Module(Backbone):
         """A module of PyTorch with its weights as they are.
@@ -55,13 +51,3 @@ def backbone_of(module: nn.Module) -> type[Backbone]:
             return found if found.ndim == 4 else found.flatten(1)[:, :, None, None]
 
     return Module
-
-
-def _parts(module: nn.Module) -> Iterator[str | bytes]:
-    """Yield what decides what a module computes."""
-    yield repr(module)
-    own = {cls for cls in map(type, module.modules()) if top_level(cls.__module__) != "torch"}
-    yield from sorted(map(code_digest, own))
-    for name, tensor in module.state_dict().items():
-        yield f"{name} {tensor.dtype} {tuple(tensor.shape)}"
-        yield tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()

@@ -64,10 +64,11 @@ def named(registry: Registry, kind: str, request: Any) -> Any:
         raise PluginError(
             f"{kind} must be a name, a {kind} class or an instance of one, not {what}"
         )
-    name = Given(_plugin_of(registry, kind, cls).name, given.origin)
+    name = _plugin_of(registry, kind, cls).name
     if value is cls:
-        return name
-    return {"name": name, **_options_of(registry, kind, value, given.origin)}
+        return Given(name, given.origin)
+    options = _options_of(registry, kind, value, given.origin)
+    return {"name": Given(name, given.origin, value), **options}
 
 
 def _is_module(value: Any) -> bool:

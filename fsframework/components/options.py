@@ -58,10 +58,17 @@ MOST_LEVELS = 32
 
 @dataclass(frozen=True)
 class Given:
-    """A raw value and where it came from (``command line``, ``exp.toml``, ``environment``)."""
+    """A raw value and where it came from (``command line``, ``exp.toml``, ``environment``).
+
+    Args:
+        value: as given; the name of a component, even where an instance was given.
+        origin: where it came from.
+        instance: the component itself, if one was given.
+    """
 
     value: Any
     origin: str
+    instance: Any = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fsframework._calls import remember, text_of
+from fsframework._digest import digest_of
 from fsframework._reading import check_file
 from fsframework.components.commands import describe_command
 from fsframework.components.kinds import GROUP_OF_KINDS, KINDS, Kind, kind_of
@@ -161,7 +162,7 @@ class Registry:
 
     def __init__(self, files: Iterable[str | Path] = ()) -> None:
         self._classes: dict[Plugin, type[Any]] = {}
-        self._of_files: dict[tuple[str, str], Plugin] = {}
+        self._of_files: dict[Plugin, None] = {}
         self._registered: dict[tuple[str, str], Plugin] = {}
         for file in files:
             self.load_file(file)
@@ -205,7 +206,7 @@ class Registry:
 
     def plugins(self, kind: str | None = None) -> list[Plugin]:
         """Return every plugin, sorted, importing none; clashes and defects are in ``status``."""
-        rows = [*self._installed, *self._of_files.values()]
+        rows = [*self._installed, *self._of_files]
         rows = [p for p in rows if p.kind != "command" and kind in (None, p.kind)]
         marked = _with_clashes([(row, ()) for row in rows])
         if kind in (None, "command"):
@@ -344,7 +345,7 @@ class Registry:
             if kind not in (None, "command"):
                 plugin = Plugin(kind, _name_of(cls, cls.name), str(path), "a file", "-")
                 found.append(self._remember(plugin, cls))
-                self._of_files[kind, plugin.name] = plugin
+                self._of_files[plugin] = None
         if not found:
             interfaces = ", ".join(sorted(kind.interface for kind in self.kinds.values()))
             raise PluginError(f"plugin file {path}: defines no concrete subclass of {interfaces}")
@@ -423,7 +424,10 @@ def _printing_aside() -> AbstractContextManager[Any]:
 
 
 def _import_file(path: Path) -> ModuleType:
-    name = f"fsframework_plugin_{path.stem}"
+    """Import a file from its text: bytecode of an earlier text may have its size and time."""
+    path = path.absolute()
+    # Files of one name in two folders are two modules.
+    name = f"fsframework_plugin_{digest_of(str(path))[:12]}"
     loader = importlib.machinery.SourceFileLoader(name, str(path))
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
@@ -431,7 +435,7 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         with _printing_aside():
-            loader.exec_module(module)
+            exec(loader.source_to_code(path.read_bytes(), str(path)), vars(module))
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -8,6 +8,7 @@ A parameter annotated with an interface takes a component itself, so components 
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -45,6 +46,7 @@ from fsframework.interfaces.component import Configurable
 
 if TYPE_CHECKING:
     from fsframework.components.catalogue import Added
+    from fsframework.components.code import Code
 
 __all__ = [
     "ADDED_ORIGIN",
@@ -70,6 +72,7 @@ class Component:
         origins: where each value came from; ``default`` for the class's own.
         added_as: the name under which the user has added this data set, if it was requested by
             that name; ``None`` for every other component.
+        instance: that the user made, if its state is not what its options make.
     """
 
     plugin: Plugin
@@ -77,6 +80,7 @@ class Component:
     options: Mapping[str, Any]
     origins: Mapping[str, str] = field(default_factory=dict)
     added_as: str | None = None
+    instance: Any = None
 
     @property
     def kind(self) -> str:
@@ -98,16 +102,27 @@ class Component:
         return self.name if value is None else f"{self.name}:{value}"
 
     def with_options(self, values: Mapping[str, Any], origin: str) -> Component:
-        """Return the component with other values of some options."""
+        """Return the component with other values of some options.
+
+        Raises:
+            OptionError: it is an instance that was changed after it was made.
+        """
+        if self.instance is not None and values:
+            raise OptionError(
+                f"{self.kind} {self.name}: the instance was changed after it was made, so its "
+                f"options ({', '.join(values)}) cannot be adapted; give its class with options"
+            )
         origins = {**self.origins, **dict.fromkeys(values, origin)}
         return dataclasses.replace(self, options={**self.options, **values}, origins=origins)
 
     def create(self) -> Any:
-        """Construct the component, and those nested in it.
+        """Construct the component, and those nested in it; of an instance, return a copy.
 
         Raises:
             FsfError: the constructor refused an option; its message is passed on.
         """
+        if self.instance is not None:
+            return self._copied_instance()
         options = {key: _created(value) for key, value in self.options.items()}
         try:
             return self.cls(**options)
@@ -119,6 +134,17 @@ class Component:
                 f"{self.kind} {self.name} refuses its options: {text_of(error)}"
             ) from error
 
+    def _copied_instance(self) -> Any:
+        if not hasattr(self.instance, "state_dict"):
+            return self.instance  # it is only read
+        try:
+            return copy.deepcopy(self.instance)
+        except Exception as error:
+            raise OptionError(
+                f"{self.kind} {self.name}: the instance cannot be copied ({text_of(error)}); give "
+                "its class with options"
+            ) from error
+
     def to_json(self) -> dict[str, Any]:
         """Return name and options as JSON values; nested components likewise."""
         return {"name": self.name, **{k: plain(v) for k, v in self.options.items()}}
@@ -128,17 +154,22 @@ class Component:
         nested = {k: _nested_origins(v) for k, v in self.options.items() if _components_in(v)}
         return {**self.origins, **nested}
 
-    @property
+    @functools.cached_property
+    def codes(self) -> tuple[Code, ...]:
+        """The code of this component and of all nested ones, as it was when first asked for."""
+        # Imported late: commands that compute nothing start without it.
+        from fsframework.components.code import code_of
+
+        return tuple(code_of(c.cls, c.instance) for c in self.walk())
+
+    @functools.cached_property
     def fingerprint(self) -> str:
-        """Digest of the component: name, version, source code, options that are not the defaults.
+        """Digest of the component: name, version, code, options that are not the defaults.
 
         The code of a plugin under development changes without its version, and a result of old
         code must not pass for one of new code.
         """
-        # Imported late: commands that compute nothing start without it.
-        from fsframework.components.code import code_digest
-
-        parts = [code_digest(c.cls) for c in self.walk()]
+        parts = [code.digest for code in self.codes]
         parts += [
             _content_digest(c.options.get(option)) for c in self.walk() for option in c.cls.reads
         ]
@@ -286,7 +317,16 @@ def resolve_component(
     if kind == "dataset":
         _demand_place(plugin, cls, tree)
     options, origins = _resolve_options(registry, cls, f"{kind} {name!r}", tree, where)
-    return Component(plugin, cls, options, {"name": origin, **origins}, name if meant else None)
+    found = Component(plugin, cls, options, {"name": origin, **origins}, name if meant else None)
+    return found if given.instance is None else _with_state(found, given.instance)
+
+
+def _with_state(component: Component, instance: Any) -> Component:
+    """Return the component that an instance is; it keeps what its options do not say."""
+    from fsframework.components.code import state_digest
+
+    same = state_digest(component.create()) == state_digest(instance)
+    return component if same else dataclasses.replace(component, instance=instance)
 
 
 def _added_data(registry: Registry, name: str) -> Mapping[str, Added]:

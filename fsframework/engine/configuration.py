@@ -65,6 +65,7 @@ class Experiment:
         recipe: of the method, if any.
         lent_recipe: of the method that trains the backbone instead, if its stages are used.
         name: of the run, given by the user; empty for none.
+        source: the run whose model is used, if any.
     """
 
     settings: Settings
@@ -81,6 +82,7 @@ class Experiment:
     recipe: Recipe | None = None
     lent_recipe: Recipe | None = None
     name: str = ""
+    source: RunRecord | None = None
 
     @property
     def roles(self) -> dict[str, Component]:
@@ -126,6 +128,18 @@ class Experiment:
         return recipe.described(self.dataset.name, self.backbone.name, shape)
 
     @property
+    def reducible(self) -> list[set[str]]:
+        """For each stage, the options that neither the user nor a recipe the user named sets."""
+        open_origins = ["default"]
+        if "recipe" not in self.given:
+            open_origins += [self.recipe.origin] if self.recipe else []
+            open_origins += [self.lent_recipe.lent_origin] if self.lent_recipe else []
+        return [
+            {name for name, origin in origins.items() if origin in open_origins}
+            for origins in self.stage_origins
+        ]
+
+    @property
     def learns(self) -> bool:
         """Whether anything is to be trained, judged by the options."""
         return any(
@@ -148,8 +162,10 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     given = plain(asked)
     check_keys(asked)
     settings, _ = _settings(asked)
+    source = None
     if settings.model is not None:
-        asked = _with_model(asked, settings.model)
+        source = RunRecord.load(settings.model)
+        asked = _with_model(asked, settings.model, source)
     whole = over(asked, _DEFAULTS)
     sampler = resolve_component(registry, "sampler", whole["sampler"])
     n_way, n_shot = _shape(settings, sampler)
@@ -194,6 +210,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         recipe=recipes.own,
         lent_recipe=recipes.lent,
         name=str(whole["name"].value) if "name" in whole else "",
+        source=source,
     )
 
 
@@ -312,7 +329,7 @@ def _shape(settings: Settings, sampler: Component) -> tuple[int, int]:
     return sampler.options.get("n_way", 5), sampler.options.get("n_shot", 5)
 
 
-def _with_model(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def _with_model(tree: Mapping[str, Any], folder: Path, record: RunRecord) -> dict[str, Any]:
     """Return the tree with method, backbone, image size and weights of a run."""
     called = argument("model", str(folder))
     for kind in ("method", "backbone"):
@@ -321,7 +338,7 @@ def _with_model(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
                 f"{called} sets the {kind}; leave out {argument(kind)} (options such as "
                 f"{kind}.KEY may be given)"
             )
-    record, origin = RunRecord.load(folder), f"run {folder.name}"
+    origin = f"run {folder.name}"
     if record.method is None or record.backbone is None:
         raise OptionError(f"{called}: holds accuracies measured elsewhere, and no model")
     training = tree.get("training", {})

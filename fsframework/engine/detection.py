@@ -19,10 +19,18 @@ from typing import Any
 import numpy as np
 
 from fsframework._calls import about, checked, malformed, named
-from fsframework._files import atomic_write, explain_os_error, locked
+from fsframework._files import (
+    atomic_write,
+    discard,
+    explain_os_error,
+    held,
+    is_ordinary,
+    load_sealed,
+    locked,
+    save_sealed,
+)
 from fsframework.components.resolution import Component, canonical
-from fsframework.engine.cache.sealed import discard, held, is_ordinary, load_sealed, save_sealed
-from fsframework.engine.session import Session
+from fsframework.engine.session import Session, resolve_device
 from fsframework.errors import DataError, FsfError, PluginError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, Captioner
@@ -81,8 +89,6 @@ class Detection:
         _check_declared(self._detector)
         needs_pixels, device = self._detector.consumes == "pixels", "cpu"
         if needs_pixels:
-            from fsframework.engine.learning.model import resolve_device
-
             device = str(resolve_device(self.device))
         self._detector.prepare(device=device, offline=self.offline)
         self._provenance = _provenance(self._detector)
@@ -160,11 +166,11 @@ class Detection:
         def waiting() -> None:
             reporter.say("waiting for another process that detects the same words")
 
-        with held(self._folder, reporter, waiting=waiting):
+        with held(self._folder, reporter.note, waiting=waiting):
             log = self._log()
             todo = np.flatnonzero(~log.done)
             if not todo.size:
-                kept = load_sealed(stored, AttributeTable.load, reporter)
+                kept = load_sealed(stored, AttributeTable.load, reporter.note)
                 if kept is not None:
                     return kept
             elif log.n_damaged:

@@ -13,28 +13,33 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from fsframework._reading import check_file, read_toml
-from fsframework.components.resolution import Component
-from fsframework.engine.published_counts import data_problems
-from fsframework.engine.stages import Stage
 from fsframework.errors import RecordError
-from fsframework.interfaces.backbone import Backbone
-from fsframework.interfaces.dataset import Dataset
 from fsframework.records import RECORD_NAME, DataRecord, RunRecord, TrainedOn
 
+if TYPE_CHECKING:
+    from fsframework.components.resolution import Component
+    from fsframework.engine.stages import Stage
+    from fsframework.interfaces.backbone import Backbone
+    from fsframework.interfaces.dataset import Dataset
+
 __all__ = [
+    "SplitCounts",
     "UnderTest",
     "WeightsFacts",
     "contamination",
+    "data_problems",
     "facts_of",
     "incompleteness",
     "lineage_of",
     "seen_by",
     "size_of",
+    "split_counts",
     "under_test",
 ]
 
@@ -113,6 +118,68 @@ def under_test(component: Component, dataset: Dataset, split: str = "test") -> U
     )
 
 
+_WHOLE = "all"
+"""Key of the published counts of a whole data set, where those of its splits are not published."""
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """Classes and images of a split, as found and as published.
+
+    ``published`` is ``None`` if nothing is published; 0 images mean that only the number of
+    classes is.
+    """
+
+    name: str
+    classes: int
+    images: int
+    published: tuple[int, int] | None = None
+
+    @property
+    def as_published(self) -> bool:
+        """Whether the counts are those published, or none are."""
+        if self.published is None:
+            return True
+        classes, images = self.published
+        return classes == self.classes and images in (0, self.images)
+
+
+def split_counts(dataset: Dataset) -> tuple[SplitCounts, ...]:
+    """Count every split of a data set, including those published but absent.
+
+    Classes without an image do not count.
+    """
+    sizes = np.bincount(dataset.labels, minlength=len(dataset.class_names))
+    by_name = dict(zip(dataset.class_names, sizes.tolist(), strict=True))
+    published = {} if dataset.about is None else dataset.about.counts
+    found = []
+    for split in dict.fromkeys([*dataset.splits, *published]):
+        whole = split == _WHOLE and split not in dataset.splits
+        names = dataset.class_names if whole else dataset.splits.get(split, ())
+        held = [by_name.get(name, 0) for name in names]
+        classes, images = sum(size > 0 for size in held), sum(held)
+        found.append(SplitCounts(split, classes, images, published.get(split)))
+    return tuple(found)
+
+
+def data_problems(dataset: Dataset) -> list[str]:
+    """Return what is wrong with data that can be used, one sentence per problem.
+
+    These are the problems that the data set itself reports; if it reports none, its counts are
+    compared with those published.
+    """
+    own = dataset.problems()
+    if own or dataset.about is None:
+        return own
+    return [
+        f"split {split.name}: {split.classes:,} classes and {split.images:,} images, published are "
+        f"{split.published[0]:,}"
+        + (f" and {split.published[1]:,}" if split.published[1] else " classes")
+        for split in split_counts(dataset)
+        if not split.as_published and split.published is not None
+    ]
+
+
 def lineage_of(
     backbone: Backbone, sources: Sequence[Path], teachers: Sequence[Path] = ()
 ) -> DataRecord:
@@ -131,8 +198,8 @@ def lineage_of(
             record = RunRecord.load(folder) if (folder / RECORD_NAME).exists() else None
         except RecordError:
             record = None
-        data = _data_of(source) if record is None else record.data
-        if data is None:
+        told = facts_of(source) if record is None else record
+        if told is None or (data := told.data) is None:
             unknown.append(str(source))
             continue
         if record is not None and record.status == "imported" and not data.name:
@@ -152,11 +219,6 @@ def lineage_of(
 
 def _distinct(trained: Sequence[TrainedOn]) -> tuple[TrainedOn, ...]:
     return tuple(one for i, one in enumerate(trained) if one not in trained[:i])
-
-
-def _data_of(file: Path) -> DataRecord | None:
-    facts = facts_of(file)
-    return None if facts is None else facts.data
 
 
 def contamination(tested: UnderTest, lineage: DataRecord) -> tuple[str, ...]:

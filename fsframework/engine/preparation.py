@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import torch
+from typing import TYPE_CHECKING, Any
 
 import fsframework
-from fsframework._reading import check_file
 from fsframework.components.resolution import Component, canonical, differing
 from fsframework.engine.cache.images import (
     ImageStore,
@@ -21,38 +17,45 @@ from fsframework.engine.cache.images import (
     store_of,
     without_broken,
 )
-from fsframework.engine.configuration import Experiment
+from fsframework.engine.configuration import Experiment, with_way
+from fsframework.engine.detection import Detection
 from fsframework.engine.learning.history import check_tensorboard
-from fsframework.engine.learning.model import resolve_device
 from fsframework.engine.options import Settings
 from fsframework.engine.progress import Reporter
-from fsframework.engine.session import Session
-from fsframework.engine.stages import Stage
-from fsframework.engine.tasks import drawn_tasks, placebo, tasks_of_file
-from fsframework.errors import DataError, argument
-from fsframework.interfaces.dataset import Dataset
-from fsframework.records import RunRecord
-from fsframework.values import (
-    Arms,
-    ImagePool,
-    TaskSet,
-    demand_memory,
-    digest_of,
+from fsframework.engine.session import Session, resolve_device
+from fsframework.engine.stages import Stage, changed_options, stage_digests
+from fsframework.engine.tasks import (
+    FEWEST_WAYS,
+    check_tasks,
+    draw_arms,
+    fitted,
+    placebo,
+    size_text,
 )
+from fsframework.engine.words import pool_with_attributes
+from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
+from fsframework.interfaces.dataset import Dataset
+from fsframework.values import Arms, ImagePool, TaskSet, demand_memory, digest_of
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
+    "FoundTasks",
     "Prepared",
     "Source",
-    "changed_options",
+    "candidate_splits",
+    "detection_of",
+    "drawn_tasks",
     "open_source",
     "open_store",
     "pixel_notes",
     "prepare",
-    "stage_digests",
+    "split_of_tasks",
+    "with_fitted_stages",
+    "with_words",
 ]
 
-_IMAGES_AT_ONCE = 16
-"""Images that a backbone embeds together, at least."""
 _FLOAT_BYTES, _INDEX_BYTES = 4, 8
 
 
@@ -62,13 +65,13 @@ class Source:
 
     Args:
         dataset: without the images that cannot be read, if those are skipped.
-        store: of the decoded images of the whole data set.
         broken: rows of images that are skipped, with the reasons.
+        store: of the decoded images of the whole data set.
     """
 
     dataset: Dataset
-    store: ImageStore
     broken: Mapping[int, str]
+    store: ImageStore
 
     def pixels(self, split: str | None, reporter: Reporter) -> Pixels:
         """Return the decoded images of a split, by default of ``test``."""
@@ -111,27 +114,60 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         check_tensorboard()
     trains = experiment.learns
     source = open_source(experiment, session, trains=trains)
+    dataset = source.dataset
     # A component that refuses its options should do so before anything is drawn.
     for statistic in experiment.statistics.values():
         statistic.create()
     if settings.task_file is None:
-        found = drawn_tasks(experiment, source.dataset, session, trains=trains)
+        found = drawn_tasks(experiment, dataset, session, trains=trains)
     else:
-        found = tasks_of_file(experiment, source.dataset, session, trains=trains)
-    experiment, pool, arms = found.experiment, found.pool, found.arms
-    notes = (*found.fitting, *found.notes)
+        found = tasks_of_file(experiment, dataset, settings.task_file, session, trains=trains)
+    experiment, pool, arms, notes = found.experiment, found.pool, found.arms, found.fitting
+    if settings.placebo:
+        permuted = {arm: placebo(t, pool, settings.task_seed) for arm, t in arms.items()}
+        arms = Arms(permuted, arms.contrast, arms.symbols)
     if trains:
+        way_shot = arms.tested.n_way, arms.tested.n_shot
+        experiment, note = with_fitted_stages(experiment, way_shot, dataset.pool("train"), session)
         _demand_room_for_training(experiment.stages, arms.tested, source.store.row_bytes)
+        notes += note
     notes += (
+        *found.notes,
         *_task_notes(arms, pool, placebo=settings.placebo),
         *_split_notes(experiment.settings, trains=trains),
         *pixel_notes(source, settings, device),
     )
-    if settings.placebo:
-        permuted = {arm: placebo(t, pool, settings.task_seed) for arm, t in arms.items()}
-        arms = Arms(permuted, arms.contrast, arms.symbols)
-    identity = run_identity(experiment, source.dataset.fingerprint, arms, device.type)
+    identity = run_identity(experiment, dataset.fingerprint, arms, device.type)
     return Prepared(experiment, source, pool, arms, device, notes, *identity)
+
+
+def with_fitted_stages(
+    experiment: Experiment, way_shot: tuple[int, int], pool: ImagePool, session: Session
+) -> tuple[Experiment, tuple[str, ...]]:
+    """Return an experiment with episodes that the training classes allow, and what was changed.
+
+    Args:
+        way_shot: way and shot of the tasks under test.
+        pool: of the split ``train``.
+
+    Raises:
+        InfeasibleTask: no episode can be drawn with the given options.
+    """
+    # Drawing tasks needs this module, but no PyTorch.
+    from fsframework.engine.learning.episodes import fitted_stages
+
+    stages, note = fitted_stages(
+        experiment.stages,
+        experiment.reducible,
+        experiment.method.create(),
+        way_shot,
+        pool,
+        session.registry,
+    )
+    if not note:
+        return experiment, ()
+    session.reporter.note(note)
+    return replace(experiment, stages=stages), (note,)
 
 
 _DECIDING = ("image_size", "decoding", "precision", "query_batch")
@@ -151,7 +187,7 @@ def run_identity(experiment: Experiment, data: str, arms: Arms, device: str) -> 
         arms: the tasks.
         device: its type.
     """
-    settings, training = experiment.settings, changed_options(experiment)
+    settings, stages = experiment.settings, experiment.stages
     decides: dict[str, Any] = {
         "fsframework": fsframework.__version__,
         "components": [
@@ -162,46 +198,21 @@ def run_identity(experiment: Experiment, data: str, arms: Arms, device: str) -> 
         "settings": differing(Settings, {name: getattr(settings, name) for name in _DECIDING}),
         "device": device,
     }
-    stages: Any = stage_digests(experiment.stages)
-    own = {"training": training, "stages": stages, "seed": settings.training_seed}
-    fingerprint = digest_of("run", canonical({**decides, **own}))
-    if settings.model is not None:
-        source = RunRecord.load(settings.model)
-        stages = source.group or source.digests.get("weights", source.fingerprint)
-        training = [
-            {key: value for key, value in stage.items() if key != "init_from"} for stage in training
-        ]
-    alike = {"training": training, "stages": stages}
-    return fingerprint, digest_of("group", canonical({**decides, **alike}))
-
-
-def changed_options(experiment: Experiment) -> list[dict[str, Any]]:
-    """Return the options of each stage that are not the defaults."""
-    return [differing(Stage, vars(stage)) for stage in experiment.stages]
-
-
-def stage_digests(stages: Sequence[Stage]) -> list[list[str]]:
-    """Return what decides each stage besides its options: weights read, code of its method."""
-    return [
-        [
-            _digest_of("init_from", stage.init_from),
-            stage.method.fingerprint if stage.method else "",
-            _digest_of("teacher", stage.teacher),
-        ]
-        for stage in stages
-    ]
-
-
-def _digest_of(option: str, source: Path | None) -> str:
-    """Return the digest of the weights that an option of a stage names."""
-    if source is None:
-        return ""
-    path = source / "weights.safetensors" if source.is_dir() else source
-    try:
-        check_file(path)
-        return digest_of(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"training.{option} {source}: {error.strerror}") from None
+    training: dict[str, Any] = {
+        "training": changed_options(stages),
+        "stages": stage_digests(stages),
+    }
+    alike = training
+    if (source := experiment.source) is not None:
+        alike = {
+            "training": [
+                {key: value for key, value in stage.items() if key != "init_from"}
+                for stage in training["training"]
+            ],
+            "stages": source.group or source.digests.get("weights", source.fingerprint),
+        }
+    run = {**decides, **training, "seed": settings.training_seed}
+    return digest_of("run", canonical(run)), digest_of("group", canonical({**decides, **alike}))
 
 
 def open_store(
@@ -229,26 +240,13 @@ def open_source(experiment: Experiment, session: Session, *, trains: bool) -> So
     settings = experiment.settings
     store = open_store(experiment.dataset, experiment.backbone, settings, session)
     dataset = store.dataset
-    used = [s for s in ("train", "val") if s in dataset.splits and trains]
-    used.append(settings.split or ("test" if "test" in dataset.splits else "all"))
-    _demand_room(store, used, session)
-    broken: dict[int, str] = {}
-    if settings.broken == "skip":
-        splits = dict.fromkeys([*used[:-1], settings.split or "all"])
-        dataset, broken = without_broken(store, list(splits), session.reporter)
-    return Source(dataset=dataset, store=store, broken=broken)
-
-
-def _demand_room(store: ImageStore, splits: Sequence[str], session: Session) -> None:
-    """Check that memory can hold a batch of images, and the disk those not yet decoded."""
-    demand_memory(
-        _IMAGES_AT_ONCE * _FLOAT_BYTES * store.row_bytes,
-        f"{_IMAGES_AT_ONCE} images of {store.size:,} x {store.size:,} pixels",
-        f"use a smaller {argument('image_size')}",
-    )
-    known = [split for split in splits if split in (*store.dataset.splits, "all")]
-    rows = np.unique(np.concatenate([np.empty(0, int), *map(store.dataset.split_indices, known)]))
-    store.demand_disk(rows, session.reporter)
+    trained_on = [s for s in ("train", "val") if s in dataset.splits and trains]
+    usual = "test" if "test" in dataset.splits else "all"
+    store.demand_room([*trained_on, settings.split or usual], session.reporter)
+    if settings.broken != "skip":
+        return Source(dataset, {}, store)
+    splits = [*trained_on, settings.split or "all"]
+    return Source(*without_broken(store, splits, session.reporter), store)
 
 
 def _demand_room_for_training(stages: Sequence[Stage], tested: TaskSet, row_bytes: int) -> None:
@@ -314,3 +312,242 @@ def _task_notes(arms: Arms, pool: ImagePool, *, placebo: bool) -> Iterator[str]:
                 f"in {100 * share:.1f} % of the classes of {arm} tasks too few queries have "
                 "another class's attribute; some of theirs only lack their own"
             )
+
+
+@dataclass(frozen=True)
+class FoundTasks:
+    """The tasks of an experiment.
+
+    Args:
+        experiment: with what the data decided: split, shape of tasks, training.
+        pool: that the tasks refer to, with its words, if any.
+        arms: the tasks.
+        fitting: what was changed to fit the data, and why.
+        notes: what a reader must know about the words.
+    """
+
+    experiment: Experiment
+    pool: ImagePool
+    arms: Arms
+    fitting: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def candidate_splits(
+    experiment: Experiment, dataset: Dataset, *, trains: bool | None = None
+) -> list[str]:
+    """Return the splits that the images of an experiment may come from, the usual one first.
+
+    If nothing is trained, the model has seen no image, and tasks may use all of them.
+    """
+    if experiment.settings.split is not None:
+        return [experiment.settings.split]
+    if trains is None:
+        trains = experiment.learns and "train" in dataset.splits
+    usual = ["test"] if "test" in dataset.splits else []
+    return usual if usual and (trains or dataset.unlabelled) else [*usual, "all"]
+
+
+def detection_of(
+    experiment: Experiment, dataset: Dataset, split: str, session: Session, batch_size: int = 0
+) -> Detection | None:
+    """Return the detection of the words of a split's images, ``None`` without a detector."""
+    if experiment.detector is None:
+        return None
+    return Detection(
+        experiment.detector,
+        dataset,
+        experiment.dataset,
+        split,
+        session,
+        experiment.settings.device,
+        experiment.settings.offline,
+        batch_size,
+    )
+
+
+def with_words(
+    pool: ImagePool,
+    split: str,
+    experiment: Experiment,
+    dataset: Dataset,
+    session: Session,
+    *,
+    needed: bool,
+) -> tuple[ImagePool, tuple[str, ...]]:
+    """Return the images of a split with their words, and what a reader must know about these.
+
+    Args:
+        pool: of the split.
+        needed: whether they need words; if not, they have words only if those are given.
+    """
+    asked = experiment.settings.words
+    if needed or asked.attributes is not None:
+        detection = detection_of(experiment, dataset, split, session)
+        return pool_with_attributes(pool, asked, session.reporter, detection)
+    unused = {
+        "detector": experiment.detector is not None,
+        "drop_class_words": asked.drop_class_words,
+        "drop_words": bool(asked.drop_words),
+        "min_count": asked.min_count > 1,
+    }
+    names = ", ".join(argument(name) for name, given in unused.items() if given)
+    return pool, (f"not used, because these tasks need no attributes: {names}",) if names else ()
+
+
+def drawn_tasks(
+    experiment: Experiment, dataset: Dataset, session: Session, *, trains: bool = False
+) -> FoundTasks:
+    """Draw tasks from the split that allows the largest, and report what follows the data.
+
+    Args:
+        trains: whether a model will be trained on the data too.
+
+    Raises:
+        DataError: the data set lacks a split that is needed.
+        InfeasibleTask: no split yields such tasks.
+    """
+    _demand_classes(experiment, dataset, trains=trains)
+    found: list[FoundTasks] = []
+    refused: list[InfeasibleTask] = []
+    for split in candidate_splits(experiment, dataset, trains=trains):
+        try:
+            found.append(_drawn_from(_on_split(experiment, split), dataset, session))
+        except InfeasibleTask as error:
+            refused.append(error)
+        if found and not found[-1].fitting:
+            break
+    given = experiment.settings.split
+    if not found:
+        rest = "nothing is trained, and the tasks may use all images"
+        hint = f"; with {argument('training.epochs', 0)} {rest}" if trains and not given else ""
+        raise InfeasibleTask(f"{refused[0]}{hint}")
+    largest = max(found, key=lambda one: (one.arms.tested.n_way, one.arms.tested.n_query))
+    if given is None and largest.experiment.settings.split != "test":
+        largest = replace(largest, fitting=(_why_all(dataset), *largest.fitting))
+    for note in largest.fitting:
+        session.reporter.note(note)
+    return largest
+
+
+def _on_split(experiment: Experiment, split: str) -> Experiment:
+    """Return the experiment with tasks from a split."""
+    return replace(experiment, settings=replace(experiment.settings, split=split))
+
+
+def _demand_classes(experiment: Experiment, dataset: Dataset, *, trains: bool) -> None:
+    """Check that a data set has the labels, classes and splits that training and tasks need."""
+    if dataset.unlabelled >= set(dataset.splits):
+        raise DataError(
+            f"no image of {experiment.dataset.name} has a label, so there are no tasks; to train a "
+            "backbone on these images use fsf pretrain"
+        )
+    if len(dataset.class_names) < FEWEST_WAYS:
+        raise InfeasibleTask(
+            f"the data set {experiment.dataset.name} has 1 class, and tasks need at least 2"
+        )
+    if trains:
+        _demand_splits(experiment, list(dataset.splits))
+
+
+def _demand_splits(experiment: Experiment, splits: Sequence[str]) -> None:
+    """Check that a data set has the splits that training and tasks need.
+
+    Raises:
+        DataError: it lacks one.
+    """
+    name, known = experiment.dataset.name, " and ".join(splits) or "none"
+    if "train" not in splits:
+        raise DataError(
+            f"{experiment.method.name} must be trained, but the data set {name} has no split "
+            f"'train' (its splits: {known}); use another run's model with "
+            f"{argument('model', 'RUN')}, or a pretrained backbone with a method that needs no "
+            "training, such as ncc"
+        )
+    if experiment.settings.split is None and "test" not in splits:
+        raise DataError(
+            f"the data set {name} has no split 'test' to draw tasks from (its splits: {known}); "
+            f"name one with {argument('split')}"
+        )
+
+
+def _why_all(dataset: Dataset) -> str:
+    splits = dataset.splits
+    if "test" in splits:
+        reason = f"nothing is trained and the split test has {size_text(dataset.pool('test'))}"
+    else:
+        reason = f"the data set has no split test (its splits: {' and '.join(splits)})"
+    return f"{reason}: the tasks use all images"
+
+
+def _demand_labels(dataset: Dataset, split: str) -> None:
+    """Check that the images of a split have labels.
+
+    Raises:
+        DataError: some have none.
+    """
+    lacking = dataset.unlabelled if split == "all" else dataset.unlabelled & {split}
+    if lacking:
+        names = " and ".join(sorted(lacking))
+        raise DataError(
+            f"the images of the split {names} have no labels, so no tasks can be drawn from them"
+        )
+
+
+def _drawn_from(experiment: Experiment, dataset: Dataset, session: Session) -> FoundTasks:
+    """Draw the tasks from one split, with the words of its images if needed."""
+    settings, sampler, registry = experiment.settings, experiment.sampler, session.registry
+    split, needs = settings.split or "test", sampler.cls.needs_attributes
+    _demand_labels(dataset, split)
+    drawn = settings.tasks, settings.task_seed, session
+    bare = dataset.pool(split)
+    if needs:
+        # Before a detector processes every image: the labels must allow what needs no words.
+        fitted(sampler, split, bare, lambda s: draw_arms(registry, s, bare, *drawn, words=False))
+    pool, notes = with_words(bare, split, experiment, dataset, session, needed=needs)
+    other, arms, note = fitted(sampler, split, pool, lambda s: draw_arms(registry, s, pool, *drawn))
+    if other is not sampler:
+        experiment = with_way(experiment, other)
+    return FoundTasks(experiment, pool, arms, (note,) if note else (), notes)
+
+
+def tasks_of_file(
+    experiment: Experiment, dataset: Dataset, file: Path, session: Session, *, trains: bool
+) -> FoundTasks:
+    """Read tasks from a file and check that they belong to the data of an experiment.
+
+    Args:
+        trains: whether a model will be trained on the data too.
+
+    Raises:
+        OptionError: a sampler or its options are given as well as the file.
+        DataError: the tasks belong to other data or other words.
+    """
+    called = argument("task_file", str(file))
+    if "sampler" in experiment.given or "tasks" in experiment.given:
+        raise OptionError(
+            f"{called} holds the tasks to evaluate; leave out sampler, way, shot, queries and "
+            "number of tasks"
+        )
+    if trains:
+        _demand_splits(experiment, list(dataset.splits))
+    tasks = TaskSet.load(file)
+    split = split_of_tasks(tasks, experiment, dataset)
+    if split != "test":
+        experiment = _on_split(experiment, split)
+    needed = experiment.detector is not None
+    pool, notes = with_words(
+        dataset.pool(split), split, experiment, dataset, session, needed=needed
+    )
+    check_tasks(tasks, pool, called)
+    return FoundTasks(experiment, pool, Arms({tasks.arm or tasks.sampler: tasks}), (), notes)
+
+
+def split_of_tasks(tasks: TaskSet, experiment: Experiment, dataset: Dataset) -> str:
+    """Return the split that tasks were drawn from, among those the experiment may use.
+
+    If they belong to none of them, it is the usual one, and ``check_tasks`` raises the error.
+    """
+    splits = candidate_splits(experiment, dataset)
+    matching = (s for s in splits if dataset.pool(s).key_digest == tasks.key_digest)
+    return next(matching, splits[0]) if len(splits) > 1 else splits[0]

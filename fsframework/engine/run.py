@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import re
 import time
@@ -9,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +17,9 @@ import torch
 
 import fsframework
 from fsframework._calls import contained
-from fsframework._files import sweep
+from fsframework._files import atomic_write, held, load_sealed, save_sealed, sweep
 from fsframework.components.resolution import Component, plain
 from fsframework.engine.cache.images import Pixels, known_digest
-from fsframework.engine.cache.sealed import held, load_sealed, save_sealed
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.batches import Split
 from fsframework.engine.learning.evaluation import ImageSource, evaluate
@@ -91,7 +90,7 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     with timer("tasks"):
         prepared = prepare(experiment, session)
     running = session.workspace.cache / "running" / prepared.fingerprint[:24]
-    with held(running, session.reporter):
+    with held(running, session.reporter.note):
         return _Job(prepared, session, timer).run()
 
 
@@ -113,7 +112,7 @@ class _Job:
         self.session, self.timer = session, timer
         self.experiment, self.settings = prepared.experiment, prepared.experiment.settings
 
-    @cached_property
+    @functools.cached_property
     def folder(self) -> Path:
         """The run's folder, named by the user or after its components.
 
@@ -137,18 +136,17 @@ class _Job:
             RecordError: another version of the framework wrote it.
             OptionError: another run has the name.
         """
+        if not (self.folder / RECORD_NAME).exists():
+            return None
+        why = f"{self.folder} holds another run"
         try:
             record = RunRecord.load(self.folder)
+            if record.fingerprint == self.prepared.fingerprint:
+                return record
         except RecordVersionError:
             raise
         except RecordError as error:
-            if not (self.folder / RECORD_NAME).exists():
-                return None
-            record, why = None, str(error)
-        if record is not None:
-            if record.fingerprint == self.prepared.fingerprint:
-                return record
-            why = f"{self.folder} holds another run"
+            why = str(error)
         if name := self.experiment.name:
             raise OptionError(
                 f"{argument('name', name)}: {why}; choose another name, or remove it with "
@@ -194,6 +192,7 @@ class _Job:
         record = earlier or _new_record(self.prepared, model, trains=trains)
         record.save(self.folder)
         sweep(self.folder)
+        self._keep_files()
         if splits:
             with self.timer("training"):
                 record = self._with_training(record, model, splits)
@@ -213,6 +212,15 @@ class _Job:
         )
         record.save(self.folder)
         return RunResult(self.folder, record, False)
+
+    def _keep_files(self) -> None:
+        """Copy the files of a user's own plugins, which no distribution has."""
+        for component in self.experiment.components():
+            for name, file in _own_files(component).items():
+                path = self.folder / "code" / name
+                if not path.exists():
+                    path.parent.mkdir(exist_ok=True)
+                    atomic_write(path, file.read_bytes())
 
     def _has_edited_images(self, record: RunRecord) -> bool:
         """Return whether images are known to differ from those that a finished run has used."""
@@ -257,7 +265,7 @@ class _Job:
             plugins=(*record.plugins, *(p for p in plugins if p not in record.plugins)),
         )
 
-    @cached_property
+    @functools.cached_property
     def training(self) -> TrainingJob:
         """The training of the model, if it is trained."""
         prepared = self.prepared
@@ -317,51 +325,40 @@ class _Job:
 
     def _outcomes(self, model: FewShotModel, images: Pixels, record: RunRecord) -> ArmOutcomes:
         """Evaluate the tasks of each arm, reusing what an earlier run had written."""
-        pool = self.prepared.pool
+        pool, arms, reporter = self.prepared.pool, self.prepared.arms, self.session.reporter
+        arms.save(self.folder)
         pool.save(record.images_file(self.folder))
         if pool.attributes is not None:
             pool.attributes.save(record.words_file(self.folder))
+
+        @functools.cache
+        def source() -> ImageSource:
+            used = np.unique(np.concatenate([tasks.images.ravel() for tasks in arms.values()]))
+            workspace, precision = self.session.workspace, self.settings.precision
+            with self.timer("features"):
+                return ImageSource.cached(model, images, workspace, reporter, precision, used)
+
         found: dict[str, Outcomes] = {}
-        source: ImageSource | None = None
-        used = np.unique(np.concatenate([t.images.ravel() for t in self.prepared.arms.values()]))
-        reporter = self.session.reporter
-        for arm, tasks in self.prepared.arms.items():
-            path = self.folder / f"outcomes-{arm}.parquet"
-            tasks.save(self.folder / f"tasks-{arm}.safetensors")
-            written = record.digests.get(f"outcomes-{arm}")
-            if (kept := _written_outcomes(path, written)) is not None:
-                found[arm] = kept
-                continue
+        for arm, tasks in arms.items():
             # Runs with other tasks under test share the outcomes of the control.
             shared = self._shared_outcomes(model, images, tasks)
-            kept = load_sealed(shared, Outcomes.load, reporter)
-            if kept is not None and kept.task_digest == tasks.digest:
-                found[arm] = kept
-                kept.save(path)
-                continue
-            if source is None:
-                with self.timer("features"):
-                    source = ImageSource.cached(
+            answered = load_sealed(shared, Outcomes.load, reporter.note)
+            if answered is None:
+                features = source()
+                with self.timer(f"evaluation-{arm}"):
+                    answered = evaluate(
                         model,
-                        images,
-                        self.session.workspace,
-                        reporter,
-                        self.settings.precision,
-                        used,
+                        tasks,
+                        features,
+                        label=f"{arm} tasks",
+                        partial=self.folder / f"partial-{arm}.safetensors",
+                        reporter=reporter,
+                        query_batch=self.settings.query_batch,
                     )
-            with self.timer(f"evaluation-{arm}"):
-                found[arm] = evaluate(
-                    model,
-                    tasks,
-                    source,
-                    label=f"{arm} tasks",
-                    partial=self.folder / f"partial-{arm}.safetensors",
-                    reporter=reporter,
-                    query_batch=self.settings.query_batch,
-                )
-            save_sealed(shared, found[arm].save)
-            found[arm].save(path)
-        return ArmOutcomes(found, self.prepared.arms)
+                save_sealed(shared, answered.save)
+            answered.save(self.folder / f"outcomes-{arm}.parquet")
+            found[arm] = answered
+        return ArmOutcomes(found, arms)
 
     def _shared_outcomes(self, model: FewShotModel, images: Pixels, tasks: TaskSet) -> Path:
         """Return the cached file of outcomes, named by a digest of everything that decides them."""
@@ -384,15 +381,6 @@ def _folder_name(experiment: Experiment, fingerprint: str) -> str:
     if experiment.settings.placebo:
         parts.append("placebo")
     return "-".join([*parts, fingerprint[:8]])
-
-
-def _written_outcomes(path: Path, digest: str | None) -> Outcomes | None:
-    """Return the outcomes of a run if they are still those in its record."""
-    try:
-        found = Outcomes.load(path)
-    except DataError:
-        return None
-    return found if found.digest == digest else None
 
 
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -435,7 +423,7 @@ def _new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> Run
         digests=digests,
         arms=_arm_records(prepared.arms, experiment.sampler, pool.class_sizes.tolist()),
         contrast=prepared.arms.contrast,
-        notes=(*prepared.notes, *_weight_notes(data), *cautions),
+        notes=(*prepared.notes, *_weight_notes(data), *_reuse_notes(experiment), *cautions),
         cautions=cautions,
         data=replace(data, image_size=model.size),
     )
@@ -446,6 +434,24 @@ def _weight_notes(data: DataRecord) -> Iterator[str]:
     if data.weights_from:
         source = ", ".join(f"{word} {value}" for word, value in data.weights_from.items())
         yield f"the backbone's pretrained weights: {source}"
+
+
+def _reuse_notes(experiment: Experiment) -> Iterator[str]:
+    """Yield why nothing computed with a component is reused, if that is so."""
+    for component in experiment.components():
+        for what in dict.fromkeys(w for code in component.codes for w in code.undigested):
+            yield (
+                f"{component.kind} {component.name} uses an object of type {what}, which cannot be "
+                "digested, so the same call computes everything with it again"
+            )
+
+
+def _own_files(component: Component) -> dict[str, Path]:
+    """Return the files of a component of no distribution, by the names of their copies."""
+    if component.plugin.version != "-":
+        return {}
+    files = {file for code in component.codes for file in code.files}
+    return {f"{f.stem}-{digest_of(f.read_bytes())[:8]}.py": f for f in sorted(files)}
 
 
 def component_record(component: Component) -> ComponentRecord:
@@ -463,10 +469,14 @@ def component_record(component: Component) -> ComponentRecord:
 
 def plugin_records(components: Iterable[Component]) -> tuple[PluginRecord, ...]:
     """Return the plugins of components, each once, sorted."""
-    plugins = {component.plugin for component in components}
-    return tuple(
-        sorted(PluginRecord(p.kind, p.name, p.target, p.distribution, p.version) for p in plugins)
-    )
+    found = {}
+    for component in components:
+        plugin = component.plugin
+        files = {name: digest_of(file.read_bytes()) for name, file in _own_files(component).items()}
+        found[plugin] = PluginRecord(
+            *(plugin.kind, plugin.name, plugin.target, plugin.distribution, plugin.version), files
+        )
+    return tuple(found[plugin] for plugin in sorted(found))
 
 
 def environment(device: torch.device, dtype: str = "float32") -> Environment:

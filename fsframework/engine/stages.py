@@ -8,28 +8,31 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fsframework._calls import text_of
+from fsframework._digest import digest_of
+from fsframework._reading import check_file
 from fsframework.components.options import TRAINING, Option, check_values
-from fsframework.errors import OptionError, close_matches
+from fsframework.components.resolution import differing
+from fsframework.errors import DataError, OptionError, close_matches
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
     from torch.optim import Optimizer
 
 __all__ = [
-    "AUGMENTATIONS",
     "SCHEDULES",
     "Precision",
     "Stage",
+    "changed_options",
+    "stage_digests",
 ]
 
 Precision = Literal["fp32", "bf16", "fp16"]
 """Number format of a backbone; operations unsafe in the shorter formats stay in fp32."""
 
 Augmentation = Literal["resized-crop", "color-jitter", "flip"]
-AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,3 +246,32 @@ SCHEDULES: Mapping[str, Callable[[Stage, int], float]] = {
     "multi-step": _multi_step,
 }
 """Factor of the learning rate in an epoch, by the name of the schedule."""
+
+
+def changed_options(stages: Sequence[Stage]) -> list[dict[str, Any]]:
+    """Return the options of each stage that are not the defaults."""
+    return [differing(Stage, vars(stage)) for stage in stages]
+
+
+def stage_digests(stages: Sequence[Stage]) -> list[list[str]]:
+    """Return what decides each stage besides its options: weights read, code of its method."""
+    return [
+        [
+            _digest_of("init_from", stage.init_from),
+            stage.method.fingerprint if stage.method else "",
+            _digest_of("teacher", stage.teacher),
+        ]
+        for stage in stages
+    ]
+
+
+def _digest_of(option: str, source: Path | None) -> str:
+    """Return the digest of the weights that an option of a stage names."""
+    if source is None:
+        return ""
+    path = source / "weights.safetensors" if source.is_dir() else source
+    try:
+        check_file(path)
+        return digest_of(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"training.{option} {source}: {error.strerror}") from None

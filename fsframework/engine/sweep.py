@@ -29,10 +29,10 @@ from fsframework._reading import read_file
 from fsframework.components.resolution import canonical
 from fsframework.engine.configuration import Experiment, resolve_experiment
 from fsframework.engine.mapping import MOST_DEATHS, mapped, portable, worker_session
-from fsframework.engine.preparation import stage_digests
 from fsframework.engine.progress import Advance, Reporter
 from fsframework.engine.run import run_experiment
 from fsframework.engine.session import Session, Workspace
+from fsframework.engine.stages import stage_digests
 from fsframework.errors import FsfError, RecordError, refusal
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 from fsframework.records import RunRecord, load_outcomes

@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 
 import fsframework
+from fsframework._files import held
 from fsframework.components.resolution import canonical, resolve_component
-from fsframework.engine.cache.sealed import held
 from fsframework.engine.configuration import Experiment
+from fsframework.engine.learning.episodes import EPISODES
 from fsframework.engine.learning.history import History
 from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.engine.learning.model import (
@@ -21,15 +22,15 @@ from fsframework.engine.learning.model import (
     build_model,
 )
 from fsframework.engine.learning.training import (
-    EPISODES,
     Split,
     Trained,
     Training,
     start_from,
     train,
 )
-from fsframework.engine.preparation import Source, changed_options, stage_digests
+from fsframework.engine.preparation import Source
 from fsframework.engine.session import Session
+from fsframework.engine.stages import changed_options, stage_digests
 from fsframework.errors import OptionError
 from fsframework.records import RunRecord
 from fsframework.values import digest_of
@@ -64,24 +65,20 @@ class TrainingJob:
         """Build the model, which has its pretrained weights if it has any."""
         if self.device.type == "cpu":
             keep_freed_memory()
+        return self.model(self.experiment.settings.training_seed)
+
+    def model(self, seed: int) -> FewShotModel:
+        """Build an untrained model; fails for images that are too small for the backbone."""
         settings = self.experiment.settings
-        return self.model(settings.training_seed, pretrained=settings.model is None)
-
-    def model(self, seed: int, *, pretrained: bool = True) -> FewShotModel:
-        """Build an untrained model; fails for images that are too small for the backbone.
-
-        Args:
-            pretrained: ``False`` where a run's weights replace the pretrained ones, whose file or
-                hub is then not needed.
-        """
         model = build_model(
             self.experiment.backbone,
             self.experiment.method,
             self.source.store.size,
             self.n_base_classes,
             seed,
-            pretrained=pretrained,
-            offline=self.experiment.settings.offline,
+            # The weights of a run replace the pretrained ones, whose file or hub is not needed.
+            pretrained=settings.model is None,
+            offline=settings.offline,
         )
         return model.to(self.device)
 
@@ -142,13 +139,13 @@ class TrainingJob:
             [split.pool.fingerprint for split in splits],
             [experiment.backbone.fingerprint, experiment.method.fingerprint],
             [model.weights_digest()],
-            canonical([changed_options(experiment), self.way_shot, seed]),
+            canonical([changed_options(experiment.stages), self.way_shot, seed]),
             [episodes.fingerprint],
             canonical(stage_digests(experiment.stages)),
             self.device.type,
         )
         folder = session.workspace.cache / "training" / key[:24]
-        with held(folder, session.reporter):
+        with held(folder, session.reporter.note):
             trained = train(model, training, folder, session.reporter, watch)
         watch(trained.history)
         return trained

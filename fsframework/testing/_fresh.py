@@ -1,104 +1,151 @@
-"""Draw tasks in a separate process: ``python -m fsframework.testing._fresh`` reads a job as JSON.
+"""A fresh process that components are rebuilt in, with as much as possible other than here.
 
-What a process has hashed, imported or drawn before cannot affect another process, so this shows
-whether a sampler depends only on its arguments.
+It has another ``PYTHONHASHSEED``, working folder and time zone, and its global generators are in a
+state that nobody knows. What a process has hashed, imported or drawn before cannot affect it. It
+starts with the first component and serves all later ones, since imports take seconds.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib
 import importlib.util
-import json
+import io
 import os
+import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from fsframework.components.kinds import kind_of
-from fsframework.testing._suite import ConformanceError, NotApplicable, options_of
-from fsframework.testing.toys import toy_pool
-from fsframework.values import TaskSet, digest_of
+from fsframework.testing._random import scramble
+from fsframework.testing._suite import Answers, ConformanceError, NotApplicable, options_of
 
-__all__ = ["digests_in_fresh_processes", "draw_digest"]
+__all__ = ["answers_in_fresh_process", "other_circumstances", "start_fresh_process"]
 
-
-def draw_digest(tasks: TaskSet) -> str:
-    """Return a digest of all five arrays; ``TaskSet.digest`` covers only three of them."""
-    return digest_of(tasks.digest, tasks.attribute, tasks.relaxed)
+_OTHER = {"PYTHONHASHSEED": ("1", "2"), "TZ": ("Pacific/Kiritimati", "America/Adak")}
 
 
-def digests_in_fresh_processes(
-    sampler: object, pool: Sequence[int], n_tasks: int, seed: int, hash_seeds: Sequence[int]
-) -> list[str]:
-    """Return ``draw_digest`` of the same draw in one process per hash seed, run in parallel.
+class _Process:
+    """The fresh process, as this one sees it."""
 
-    Args:
-        sampler: rebuilt from its class and options in each process.
-        pool: arguments of ``toy_pool``.
-        n_tasks: number of tasks to draw.
-        seed: the seed of the draw.
-        hash_seeds: values of ``PYTHONHASHSEED``.
-
-    Raises:
-        NotApplicable: a process cannot import the class or receive an option.
-        ConformanceError: a process failed; the message ends with the last line of its output.
-    """
-    job = {"sampler": _described(sampler), "pool": list(pool), "n_tasks": n_tasks, "seed": seed}
-    running = [_start(job, hash_seed) for hash_seed in hash_seeds]
-    answers = [process.communicate(json.dumps(job)) for process in running]
-    for process, (_, complaint) in zip(running, answers, strict=True):
-        if process.returncode:
-            last = complaint.strip().splitlines()[-1:]
-            raise ConformanceError(f"it cannot draw in a fresh process: {' '.join(last)}")
-    return [answer.split()[-1] for answer, _ in answers]
+    running: subprocess.Popen[bytes] | None = None
+    folder: tempfile.TemporaryDirectory[str] | None = None
+    serving = False
+    """Whether this process is itself the fresh one."""
 
 
-def _start(job: dict[str, Any], hash_seed: int) -> subprocess.Popen[str]:
-    path = os.pathsep.join(filter(None, sys.path))
-    return subprocess.Popen(
-        [sys.executable, "-m", __name__],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": str(hash_seed)},
+def start_fresh_process(modules: Iterable[str] = ()) -> None:
+    """Start the fresh process, unless it runs, and let it import modules meanwhile."""
+    if _Process.serving or (_Process.running is not None and _Process.running.poll() is None):
+        return
+    if _Process.folder is None:
+        _Process.folder = tempfile.TemporaryDirectory(prefix="fsf-check-")
+        atexit.register(_stop)
+    _Process.running = subprocess.Popen(
+        [sys.executable, "-c", f"from {__name__} import _serve; _serve()", *modules],
+        cwd=_Process.folder.name,
+        env={**os.environ, **other_circumstances()},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        stderr=subprocess.DEVNULL,
     )
 
 
-def _described(value: Any) -> Any:
-    """Return a value as JSON; a component becomes its class and its options."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (list, tuple)):
-        return [_described(item) for item in value]
-    cls = type(value)
-    if kind_of(value) is None:
-        raise NotApplicable(f"an option of type {cls.__name__} cannot be passed to another process")
-    if "<locals>" in cls.__qualname__:
-        raise NotApplicable(
-            f"{cls.__name__} is defined in a function, so no other process can import it"
-        )
+def other_circumstances() -> dict[str, str]:
+    """Return variables of a process that can import what this one can, in other circumstances."""
     return {
-        "module": cls.__module__,
-        "file": getattr(sys.modules.get(cls.__module__), "__file__", None),
-        "class": cls.__qualname__,
-        "options": {name: _described(getattr(value, name)) for name in options_of(cls)},
+        **{
+            name: next(value for value in values if value != os.environ.get(name))
+            for name, values in _OTHER.items()
+        },
+        "OMP_NUM_THREADS": "1",  # this process goes on with its own threads meanwhile
+        "PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path),
     }
 
 
-def _rebuilt(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_rebuilt(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    found: Any = _module(value["module"], value["file"])
-    for name in value["class"].split("."):
+def _stop() -> None:
+    if _Process.running is not None:
+        _Process.running.kill()
+        _Process.running.wait()
+    if _Process.folder is not None:
+        _Process.folder.cleanup()
+
+
+def answers_in_fresh_process(answers: Answers, component: object) -> Mapping[str, Any]:
+    """Return what a component answers that is rebuilt from its class and options.
+
+    Args:
+        answers: a function of a module.
+        component: its options are its own as far as they are stored.
+
+    Raises:
+        NotApplicable: the component cannot be rebuilt in another process.
+        ConformanceError: it raises there.
+    """
+    if _Process.serving:
+        raise NotApplicable("this is the fresh process")
+    job = _pickled((answers, component))
+    start_fresh_process()
+    process = _Process.running
+    assert process is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        pickle.dump(job, process.stdin)
+        process.stdin.flush()
+        outcome, found = pickle.load(process.stdout)
+    except (EOFError, BrokenPipeError):
+        raise ConformanceError(f"it ended a fresh process with code {process.wait()}") from None
+    if outcome == "answered":
+        answered: Mapping[str, Any] = found
+        return answered
+    raise (NotApplicable if outcome == "unknown" else ConformanceError)(found)
+
+
+class _Pickler(pickle.Pickler):
+    """Writes a component as its class and its options."""
+
+    def reducer_override(self, value: Any) -> Any:
+        cls = type(value)
+        if isinstance(value, type) or kind_of(value) is None or not hasattr(cls, "stored_as"):
+            return NotImplemented
+        if "<locals>" in cls.__qualname__:
+            raise NotApplicable(
+                f"{cls.__name__} is defined in a function, so no other process can import it"
+            )
+        options = {name: getattr(value, cls.stored_as.get(name, name)) for name in options_of(cls)}
+        options |= {name: _absolute(options[name]) for name in cls.reads if name in options}
+        file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+        return _rebuilt, (cls.__module__, file, cls.__qualname__, options)
+
+
+def _absolute(value: Any) -> Any:
+    """Return a path that another folder does not change; other values as they are."""
+    if isinstance(value, (str, Path)) and value and Path(value).exists():
+        return type(value)(Path(value).absolute())
+    return value
+
+
+def _pickled(value: object) -> bytes:
+    written = io.BytesIO()
+    try:
+        _Pickler(written).dump(value)
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise NotApplicable(f"an option cannot be passed to another process: {error}") from None
+    return written.getvalue()
+
+
+def _rebuilt(module: str, file: str | None, qualname: str, options: Mapping[str, Any]) -> Any:
+    found: Any = _module(module, file)
+    for name in qualname.split("."):
         found = getattr(found, name)
-    return found(**{name: _rebuilt(option) for name, option in value["options"].items()})
+    return found(**options)
 
 
 def _module(name: str, file: str | None) -> ModuleType:
@@ -124,11 +171,37 @@ def _module(name: str, file: str | None) -> ModuleType:
     return sys.modules[alias]
 
 
-def _main() -> None:
-    job = json.load(sys.stdin)
-    sampler = _rebuilt(job["sampler"])
-    print(draw_digest(sampler.draw(toy_pool(*job["pool"]), job["n_tasks"], job["seed"])))
+def _serve() -> None:
+    """Answer for one component after the other, until the other process ends."""
+    from fsframework.testing import _fresh
+
+    _fresh._Process.serving = True
+    jobs, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a component prints is not a result
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    folder = Path.cwd()
+    while True:
+        try:
+            job = pickle.load(jobs)
+        except EOFError:
+            return
+        os.chdir(folder)
+        pickle.dump(_outcome(job), results)
+        results.flush()
 
 
-if __name__ == "__main__":
-    _main()
+def _outcome(job: bytes) -> tuple[str, Any]:
+    try:
+        answers, _ = pickle.loads(job)
+    except (ImportError, AttributeError) as error:
+        return "unknown", f"no other process can import it: {error}"
+    except (Exception, SystemExit) as error:
+        return "raised", f"in a fresh process it raises {type(error).__name__}: {error}"
+    scramble()
+    try:
+        return "answered", dict(answers(lambda: pickle.loads(job)[1]))
+    except NotApplicable as reason:
+        return "unknown", str(reason)
+    except (Exception, SystemExit) as error:
+        return "raised", f"in a fresh process it raises {type(error).__name__}: {error}"

@@ -5,18 +5,27 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import tempfile
 import time
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol
+
+import numpy as np
 
 from fsframework.components.kinds import kind_of
 from fsframework.components.package_files import top_level
 from fsframework.components.registry import Registry, kebab
+from fsframework.errors import FsfError, PluginError
 from fsframework.interfaces.component import Configurable
+from fsframework.interfaces.detector import AttributeDetector
+from fsframework.interfaces.launcher import Launcher
+from fsframework.testing._random import seeded
 
 __all__ = [
+    "Answers",
     "Check",
     "CheckResult",
     "ConformanceError",
@@ -26,14 +35,21 @@ __all__ = [
     "check_component",
     "check_options_stored",
     "checks_for",
+    "counted",
+    "if_possible",
     "options_of",
     "parametrize_with_checks",
     "require",
     "require_option",
+    "variants",
 ]
 
 Make = Callable[[], Any]
 """The argument of a check: a callable without arguments that returns a fresh component."""
+
+
+Answers = Callable[[Make], Mapping[str, Any]]
+"""Takes what makes a component, and returns what the component answers, by name."""
 
 
 class ConformanceError(AssertionError):
@@ -83,6 +99,9 @@ class CheckResult:
     def passed(self) -> bool:
         """Whether the check found no fault."""
         return self.outcome != "failed"
+
+    def __str__(self) -> str:
+        return f"{self.outcome:<8}{self.name}{f': {self.message}' if self.message else ''}"
 
 
 def require(condition: object, message: str) -> None:
@@ -154,6 +173,34 @@ class Suite:
         """Return a decorator that registers a check and the checks that it depends on."""
         return lambda function: self._add(function, (*self._first, *after))
 
+    def answers(self, *, after: Iterable[Check] = ()) -> Callable[[Answers], Answers]:
+        """Return a decorator of what a component answers; a fresh process must answer the same.
+
+        The function is one of a module. It takes what makes a component and returns texts, numbers,
+        arrays or collections of them, by name.
+        """
+
+        def register(answers: Answers) -> Answers:
+            def check_fresh_process(make: Make) -> None:
+                """A process with another hash seed, folder, time zone and randomness agrees."""
+                from fsframework.testing._fresh import answers_in_fresh_process
+
+                component = make()
+                with seeded(0):
+                    here = answers(make)
+                there = answers_in_fresh_process(answers, component)
+                apart = [name for name in here if not _alike(here[name], there.get(name))]
+                require(
+                    not apart,
+                    f"a fresh process gives other answers: {', '.join(apart)}; look for iteration "
+                    "over a set, a clock, the working folder or a generator that no seed reaches",
+                )
+
+            self._add(check_fresh_process, (*self._first, check_options_stored, *after))
+            return answers
+
+        return register
+
     def _add(self, function: Callable[[Make], None], after: tuple[Check, ...] = ()) -> Check:
         @functools.wraps(function)
         def checked(make: Make) -> None:
@@ -167,6 +214,18 @@ class Suite:
         return checked
 
 
+def _alike(here: object, there: object) -> bool:
+    """Whether two answers are equal, arrays of floats to within a thousandth of their range."""
+    if not isinstance(here, np.ndarray) or not isinstance(there, np.ndarray):
+        return here == there
+    if here.shape != there.shape or not np.issubdtype(here.dtype, np.floating):
+        return np.array_equal(here, there)
+    return not here.size or bool(
+        np.abs(here - there).max() <= _RELATIVE * np.ptp(here) + _NOISE * np.abs(here).max()
+    )
+
+
+_RELATIVE, _NOISE = 1e-3, 1e-5
 _REMEMBERED = 256
 _reasons: dict[tuple[Check, Make], str] = {}
 """Why not to run a check that depends on one, by that one and the factory, newest last."""
@@ -297,6 +356,39 @@ def check_usual_components(make: Make) -> None:
         )
 
 
+def variants(make: Make) -> Iterator[tuple[str, Any]]:
+    """Yield components that differ from the made one in one option, and the name of the option.
+
+    Values of options that have no other known value, or refuse it, are left out.
+    """
+    component = make()
+    cls = _configurable(make)
+    hints = typing.get_type_hints(cls.__init__) if options_of(cls) else {}
+    given = {name: getattr(component, cls.stored_as.get(name, name)) for name in options_of(cls)}
+    for name, value in given.items():
+        for other in _other_values(hints.get(name), value):
+            try:
+                yield name, cls(**{**given, name: other})
+            except (FsfError, ValueError):
+                continue
+
+
+def _other_values(hint: Any, value: Any) -> list[Any]:
+    hints = [hint, *typing.get_args(hint)]
+    literals = [one for h in hints if typing.get_origin(h) is Literal for one in typing.get_args(h)]
+    if literals:
+        return [one for one in literals if one != value]
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, max(1, value // 2)]
+    if isinstance(value, float):
+        return [value + 0.1, 2 * value, value / 2]
+    if isinstance(value, str):
+        return [" " if value in (",", ";") else f"{value} too".strip()]
+    return [1] if int in hints else []
+
+
 def _configurable(make: Make) -> type[Configurable]:
     cls: type[Configurable] = type(make())
     return cls
@@ -321,13 +413,18 @@ def checks_for(kind: str | type) -> tuple[Check, ...]:
     >>> [check.__name__ for check in checks_for("statistic")][:2]
     ['check_construction', 'check_options_typed']
     """
+    checks: Iterable[Check] = importlib.import_module(_home_of(kind)).suite
+    return tuple(checks)
+
+
+def _home_of(kind: str | type) -> str:
+    """Return the name of the module that has the checks of a kind."""
     kinds = Registry().kinds
     name = kind_of(kind) if isinstance(kind, type) else kind if kind in kinds else None
     if name is None:
         raise ValueError(f"there are no checks for {kind!r}; the kinds are {', '.join(kinds)}")
     home = kinds[name].target if isinstance(kind, str) else _interface_of(kind).__module__
-    checks: Iterable[Check] = importlib.import_module(f"{top_level(home)}.testing.{name}").suite
-    return tuple(checks)
+    return f"{top_level(home)}.testing.{name}"
 
 
 def _interface_of(cls: type) -> type:
@@ -348,7 +445,51 @@ def check_component(make: Make, kind: str | None = None) -> list[CheckResult]:
     name = kind or kind_of(_class_of(make))
     if name is None:
         raise ValueError(f"{_class_of(make).__name__} is not a component")
-    return [_run(check, make) for check in checks_for(name)]
+    checks = checks_for(name)
+    if "check_fresh_process" in {check.__name__ for check in checks}:
+        from fsframework.testing._fresh import start_fresh_process
+
+        start_fresh_process([_home_of(name)])  # while it starts, the other checks run
+    return [_run(check, make) for check in checks]
+
+
+def counted(results: Iterable[CheckResult]) -> str:
+    """Return how many checks had each outcome, in words."""
+    outcomes = [result.outcome for result in results]
+    return ", ".join(f"{outcomes.count(one)} {one}" for one in ("passed", "failed", "skipped"))
+
+
+def if_possible(make_of: Callable[[], Make]) -> Make:
+    """Return what makes a component, or says why its checks are skipped: it needs options or data.
+
+    Args:
+        make_of: returns what makes the component.
+    """
+    tried: list[Make | str] = []
+
+    def make() -> Any:
+        if not tried:
+            try:
+                tried.append(make_of())
+                _try(tried[0]())
+            except PluginError:
+                raise
+            except FsfError as error:
+                tried[:] = [f"it needs more: {error}"]
+        if isinstance(tried[0], str):
+            raise NotApplicable(tried[0])
+        return tried[0]()
+
+    return make
+
+
+def _try(component: object) -> None:
+    """Do what fails where a model or a cluster is not there."""
+    if isinstance(component, AttributeDetector):
+        component.prepare(device="cpu", offline=True)
+    if isinstance(component, Launcher):
+        with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+            list(component.map(repr, [1], name="fsf-check", logs=Path(folder)))
 
 
 def _run(check: Check, make: Make) -> CheckResult:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +9,7 @@ from torch import Tensor, nn
 
 from fsframework.testing._suite import require
 
-__all__ = ["Snapshot", "require_close", "seeded", "snapshot"]
+__all__ = ["Snapshot", "require_close", "snapshot"]
 
 _RELATIVE = 1e-3
 _FLOAT_NOISE = 1e-5
@@ -29,14 +27,6 @@ def require_close(found: Tensor, expected: Tensor, message: str) -> None:
     allowed = _RELATIVE * spread + _FLOAT_NOISE * expected.abs().max().item()
     apart = (found - expected).abs().max().item()
     require(apart <= allowed, f"{message}: by up to {apart:.3g}; {allowed:.3g} is allowed")
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed PyTorch's CPU generator within the block and restore its state afterwards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
 
 
 @dataclass(frozen=True)

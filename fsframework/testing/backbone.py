@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,12 +16,14 @@ from torch import Tensor
 from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.testing._meta import fault_on_meta
+from fsframework.testing._random import seeded
 from fsframework.testing._suite import ConformanceError, Make, Suite, require
-from fsframework.testing._tensors import require_close, seeded, snapshot
+from fsframework.testing._tensors import require_close, snapshot
 
 suite = Suite(Backbone)
 
 _COUNT = 3
+_MANY = 40
 
 
 def _made(make: Make, seed: int = 0) -> Backbone:
@@ -30,9 +33,9 @@ def _made(make: Make, seed: int = 0) -> Backbone:
     return backbone.eval()
 
 
-def _images(height: int, width: int | None = None) -> Tensor:
+def _images(height: int, width: int | None = None, *, count: int = _COUNT) -> Tensor:
     generator = torch.Generator().manual_seed(0)
-    return torch.randn(_COUNT, 3, height, width or height, generator=generator)
+    return torch.randn(count, 3, height, width or height, generator=generator)
 
 
 def _maps(backbone: Backbone, images: Tensor) -> Tensor:
@@ -127,6 +130,15 @@ def check_keeps_weights(make: Make) -> None:
     )
 
 
+@suite.check()
+def check_same_weights(make: Make) -> None:
+    """The same seed gives the same weights, whatever was made before."""
+    first, _, again = (_made(make, seed).state_dict() for seed in (0, 1, 0))
+    for name, tensor in first.items():
+        same = name in again and torch.equal(tensor, again[name])
+        require(same, f"the same seed gives other weights {name} the second time")
+
+
 @suite.check(after=[check_preprocessing])
 def check_maps(make: Make) -> None:
     """Images become finite float maps ``(n, C, h, w)``."""
@@ -177,10 +189,18 @@ def check_too_small(make: Make) -> None:
 def check_images_independent(make: Make) -> None:
     """In evaluation mode the map of an image does not depend on the other images."""
     backbone = _made(make)
-    images = _images(backbone.preprocessing.size)
-    alone = torch.cat([_maps(backbone, image[None]) for image in images])
+    images = _images(backbone.preprocessing.size, count=_MANY)
+    parts = (slice(0, 1), slice(1, 3), slice(_MANY - 1, _MANY))
+    chosen = torch.cat([images[part] for part in parts])
+    alone = torch.cat([_maps(backbone, images[part]) for part in parts])
+    together = _maps(backbone, images)
     require_close(
-        alone, _maps(backbone, images), "images one by one give different maps than in a batch"
+        alone,
+        torch.cat([together[part] for part in parts]),
+        f"images one by one give different maps than among {_MANY}",
+    )
+    require_close(
+        _maps(backbone, chosen.flip(0)).flip(0), alone, "in reverse order, the maps differ"
     )
 
 
@@ -302,3 +322,11 @@ def check_state_dict(make: Make) -> None:
     require_close(
         _maps(second, images), _maps(first, images), "maps differ with the same state dict"
     )
+
+
+@suite.answers(after=[check_maps, check_same_weights])
+def _answers(make: Make) -> dict[str, Any]:
+    backbone = _made(make)
+    with torch.no_grad():
+        encoded = backbone.encode(_images(backbone.preprocessing.size))
+    return {"the encoded images": encoded.numpy(), "provenance": dict(backbone.provenance())}

@@ -9,24 +9,31 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import io
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
 from typing import Any
+from unittest.mock import patch
 
 import click
 
 from fsframework.components.registry import Registry
 from fsframework.interfaces.command import Command
+from fsframework.testing._fresh import other_circumstances
 from fsframework.testing._suite import ConformanceError, Make, Suite, require
 
 suite = Suite(Command, has_options=False)
 
 _LONGEST = 100
 """Characters of a summary, which fill two lines of help on a terminal of 80 columns."""
+
+_WIDE = {"COLUMNS": "80"}
 
 _HEAVY = ("matplotlib", "pandas", "sklearn", "torch", "transformers")
 """Packages that take long to import."""
@@ -183,7 +190,8 @@ def _help(target: str, path: tuple[str, ...]) -> tuple[int, str, str]:
     """Return exit status, output and complaints of ``--help`` in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", _SHOW_HELP, target, f"fsf {' '.join(path)}"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={**os.environ, **other_circumstances(), **_WIDE},
+        cwd=tempfile.gettempdir(),
         capture_output=True,
         text=True,
         check=False,
@@ -204,6 +212,21 @@ def check_help(make: Make) -> None:
         f"fsf {' '.join(command.path)}" in output,
         "--help must print how the command is used",
     )
+
+
+@suite.check(after=[check_help, check_options_unique])
+def check_help_same(make: Make) -> None:
+    """``--help`` says the same in another folder and time zone."""
+    command = make()
+    _, output, _ = _help(command.target, command.path)
+    here = io.StringIO()
+    with redirect_stdout(here), suppress(SystemExit), patch.dict(os.environ, _WIDE):
+        _load(command).main(
+            args=["--help"], prog_name=f"fsf {' '.join(command.path)}", standalone_mode=False
+        )
+    there = output.splitlines()[:-1]
+    apart = [line for line in here.getvalue().splitlines() if line not in there]
+    require(not apart, f"in another folder and time zone, --help lacks the line {apart[:1]}")
 
 
 @suite.check(after=[check_help])

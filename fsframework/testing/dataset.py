@@ -1,16 +1,26 @@
-"""Checks of data sets, which read at most eight images."""
+"""Checks of data sets, which read at most forty images."""
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
+from fsframework.errors import FsfError
 from fsframework.interfaces.dataset import Dataset
-from fsframework.testing._suite import Make, Suite, require, require_option
-from fsframework.values import IntArray
+from fsframework.testing._suite import (
+    Make,
+    Suite,
+    check_options_stored,
+    require,
+    require_option,
+    variants,
+)
+from fsframework.values import IntArray, digest_of
 
 suite = Suite(Dataset)
 
-_MOST = 8
+_MOST = 40
 _SIZE = 24
 _SCALED_APART = 24
 
@@ -129,6 +139,27 @@ def check_image(make: Make) -> None:
 
 
 @suite.check(after=[check_image])
+def check_images_kept(make: Make) -> None:
+    """An image stays as it is, whatever else is read and whatever its reader does to it."""
+    dataset = make()
+    indices = [int(index) for index in _sample(dataset)]
+    for read in (dataset.image, lambda index: dataset.images([index], _SIZE)):
+        kept = [read(index) for index in indices]
+        copies = [image.copy() for image in kept]
+        for index, image, copied in zip(indices, kept, copies, strict=True):
+            require(
+                np.array_equal(image, copied) and np.array_equal(read(index), copied),
+                f"image {index} changes when others are read",
+            )
+            if image.flags.writeable:
+                image[:] = 255 - image
+            require(
+                np.array_equal(read(index), copied),
+                f"image {index} is other when it is read again, after its reader changed it",
+            )
+
+
+@suite.check(after=[check_image])
 def check_images(make: Make) -> None:
     """``images`` returns uint8 ``(n, size, size, 3)`` for any indices, or for none."""
     dataset = make()
@@ -235,3 +266,61 @@ def check_pixels_fingerprint(make: Make) -> None:
     first, second = make().pixels_fingerprint, make().pixels_fingerprint
     require(first and isinstance(first, str), f"pixels_fingerprint must be a string, not {first!r}")
     require(first == second, f"two instances have the pixels_fingerprints {first!r} and {second!r}")
+
+
+@suite.check(
+    after=[check_image, check_labels, check_splits, check_metadata, check_pixels_fingerprint]
+)
+def check_facts_kept(make: Make) -> None:
+    """Reading images changes no key, label, split, metadata or fingerprint."""
+    dataset = make()
+    before = _facts(dataset)
+    dataset.images(_sample(dataset), _SIZE)
+    for split in dataset.splits:
+        dataset.pool(split)
+    after = _facts(dataset)
+    changed = [name for name in before if before[name] != after[name]]
+    require(not changed, f"reading images changes its {' and '.join(changed)}")
+
+
+@suite.check(after=[check_facts_kept, check_images, check_options_stored])
+def check_fingerprints_decide(make: Make) -> None:
+    """An option that changes images, labels or splits changes the fingerprints of these."""
+    before = _answers(make)
+    for option, other in variants(make):
+        try:
+            after = _answers(functools.partial(_given, other))
+        except FsfError:
+            continue  # the data have no such form
+        changed = {name for name in before if before[name] != after[name]}
+        for print_, of in (("pixels fingerprint", {"keys", "images"}), ("fingerprint", _DECIDE)):
+            require(
+                print_ in changed or not changed & of,
+                f"the option {option!r} changes its {' and '.join(sorted(changed & of))}, but the "
+                f"{print_} is the same",
+            )
+
+
+def _given(dataset: Dataset) -> Dataset:
+    return dataset
+
+
+_DECIDE = {"keys", "labels", "classes", "splits", "images"}
+
+
+def _facts(dataset: Dataset) -> dict[str, str]:
+    return {
+        "keys": digest_of(dataset.keys),
+        "labels": digest_of(dataset.labels),
+        "classes": digest_of(dataset.class_names),
+        "splits": repr({name: tuple(classes) for name, classes in dataset.splits.items()}),
+        "metadata": repr(sorted(dataset.metadata.items())),
+        "fingerprint": dataset.fingerprint,
+        "pixels fingerprint": dataset.pixels_fingerprint,
+    }
+
+
+@suite.answers(after=[check_facts_kept, check_images_kept, check_images_in_place])
+def _answers(make: Make) -> dict[str, str]:
+    dataset = make()
+    return {**_facts(dataset), "images": digest_of(dataset.images(_sample(dataset), _SIZE))}

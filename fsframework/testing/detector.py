@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fsframework.errors import FsfError
 from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
 from fsframework.interfaces.selector import WordSelector
-from fsframework.testing._suite import ConformanceError, Make, NotApplicable, Suite, require
+from fsframework.testing._suite import (
+    ConformanceError,
+    Make,
+    NotApplicable,
+    Suite,
+    require,
+    variants,
+)
+from fsframework.testing._words import require_same_words, require_words
 from fsframework.testing.toys import toy_images, toy_records
+from fsframework.values import ImageRecord
 
 suite = Suite(AttributeDetector)
 
 
-def _toys(detector: AttributeDetector) -> Sequence[Any]:
-    return toy_records() if detector.consumes == "records" else toy_images()
+_MANY = 40
+
+
+def _toys(detector: AttributeDetector, count: int = 4) -> Sequence[Any]:
+    return toy_records(count) if detector.consumes == "records" else toy_images(count)
 
 
 @suite.check()
@@ -48,12 +62,28 @@ def check_one_set_an_image(make: Make) -> None:
 def check_words(make: Make) -> None:
     """Words are non-empty strings without surrounding spaces."""
     detector = make()
-    for word in frozenset().union(*detector.detect(_toys(detector))):
-        require(isinstance(word, str), f"a word must be a string, not {word!r}")
-        require(
-            word and word == word.strip(),
-            f"a word must not be empty or have surrounding spaces: {word!r}",
-        )
+    require_words(detector.detect(_toys(detector)))
+
+
+@suite.check(after=[check_words])
+def check_records_spelling(make: Make) -> None:
+    """The order of a record's words, and white space around them, change nothing."""
+    detector = make()
+    if detector.consumes != "records":
+        raise NotApplicable("it does not read records")
+    records = toy_records()
+    expected = detector.detect(records)
+    for what, respelt in (
+        ("another order of words", lambda text: ";".join(text.split(";")[::-1])),
+        ("white space around words", lambda text: text.replace(";", " ; ")),
+        ("a separator at the end", lambda text: f"{text};"),
+    ):
+        changed = [
+            ImageRecord(r.key, {**r.metadata, "words": respelt(r.metadata["words"])})
+            for r in records
+        ]
+        found = detector.detect(changed)
+        require(found == expected, f"{what} changes the words to {[*map(sorted, found)]}")
 
 
 @suite.check()
@@ -77,14 +107,17 @@ def check_mixed_sizes(make: Make) -> None:
 @suite.check(after=[check_one_set_an_image])
 def check_images_independent(make: Make) -> None:
     """The words of an image do not depend on the other images."""
-    together = make().detect(_toys(make()))
-    for index, image in enumerate(_toys(make())):
-        [alone] = make().detect([image])
-        require(
-            alone == together[index],
-            f"image {index} has the words {sorted(alone)} separately, "
-            f"{sorted(together[index])} in a batch",
-        )
+    detector = make()
+    together = detector.detect(_toys(detector, _MANY))
+    for part in (*(slice(i, i + 1) for i in (0, 1, 2, _MANY - 1)), slice(14, 6, -1)):
+        for index, words in zip(
+            range(_MANY)[part], make().detect(_toys(detector, _MANY)[part]), strict=True
+        ):
+            require(
+                words == together[index],
+                f"image {index} has the words {sorted(words)} apart from the others, "
+                f"{sorted(together[index])} among {_MANY}",
+            )
 
 
 @suite.check(after=[check_one_set_an_image])
@@ -193,3 +226,30 @@ def check_provenance(make: Make) -> None:
     found = detector.provenance()
     plain = all(isinstance(text, str) for pair in dict(found).items() for text in pair)
     require(plain, f"its keys and values must be strings, not {found!r}")
+
+
+@suite.check(after=[check_provenance, check_one_set_an_image])
+def check_options_told(make: Make) -> None:
+    """``provenance`` differs where an option changes the words."""
+    detector = make()
+    detector.prepare(device="cpu", offline=True)
+    images = _toys(detector, _MANY)
+    told = dict(detector.provenance())
+    expected: list[frozenset[str]] = []
+    for option, other in variants(make):
+        try:
+            other.prepare(device="cpu", offline=True)
+            same = dict(other.provenance()) == told
+        except FsfError:
+            continue  # what this value needs is not here
+        if same:
+            expected = expected or detector.detect(images)
+            require_same_words(option, expected, functools.partial(other.detect, images))
+
+
+@suite.answers(after=[check_no_memory])
+def _answers(make: Make) -> dict[str, Any]:
+    detector = make()
+    detector.prepare(device="cpu", offline=True)
+    words = [sorted(one) for one in detector.detect(_toys(detector))]
+    return {"the words": words, "provenance": dict(detector.provenance())}

@@ -24,8 +24,9 @@ from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.interfaces.views import ViewMaker, Views
 from fsframework.testing._meta import fault_on_meta
+from fsframework.testing._random import seeded
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
-from fsframework.testing._tensors import require_close, seeded, snapshot
+from fsframework.testing._tensors import require_close, snapshot
 
 __all__ = ["ITEM_SHAPES", "Episode", "ToyBackbone", "built", "suite", "toy_episode"]
 
@@ -41,6 +42,9 @@ ITEM_SHAPES: dict[str, tuple[int, ...]] = {
 _N_BASE = 11
 _SOLVED = 0.8
 _ROUNDS, _STEPS_A_ROUND = 4, 15
+_QUERIES = 75
+_TASKS = {"vectors": (64, 75), "maps": (64, 5), "images": (8, 5)}
+"""Tasks and queries of a realistic batch: what adapts to pixels costs a training per task."""
 
 
 class ToyBackbone(Backbone):
@@ -246,6 +250,15 @@ def check_weightless(make: Make) -> None:
 
 
 @suite.check(after=[check_declarations])
+def check_same_weights(make: Make) -> None:
+    """The same seed gives the same weights, whatever was made before."""
+    first, _, again = (built(make, seed).state_dict() for seed in (0, 1, 0))
+    for name, tensor in first.items():
+        same = name in again and torch.equal(tensor, again[name])
+        require(same, f"the same seed gives other weights {name} the second time")
+
+
+@suite.check(after=[check_declarations])
 def check_scores(make: Make) -> None:
     """``scores`` returns finite floats ``(tasks, n, way)``."""
     method = built(make)
@@ -268,7 +281,7 @@ def check_way_order(make: Make) -> None:
     method = built(make)
     if method.n_way is not None:
         raise NotApplicable(f"its weights are for {method.n_way} ways in a fixed order")
-    support, query = _embedded(method, _episode(method))
+    support, query = _embedded(method, _episode(method, shot=5, n=_QUERIES))
     order = [3, 0, 4, 2, 1]
     require_close(
         _answer(method, support[:, order], query),
@@ -295,9 +308,9 @@ def check_n_way(make: Make) -> None:
 def check_shot_order(make: Make) -> None:
     """The order of a class's support images does not matter."""
     method = built(make)
-    support, query = _embedded(method, _episode(method))
+    support, query = _embedded(method, _episode(method, shot=5, n=_QUERIES))
     require_close(
-        _answer(method, support[:, :, [2, 0, 1]], query),
+        _answer(method, support[:, :, [2, 4, 0, 3, 1]], query),
         _answer(method, support, query),
         "another order of the shots gives different scores",
     )
@@ -309,12 +322,26 @@ def check_queries_independent(make: Make) -> None:
     method = built(make)
     if method.transductive:
         raise NotApplicable("it is transductive")
-    support, query = _embedded(method, _episode(method))
-    alone = [_answer(method, support, query[:, i : i + 1]) for i in range(query.shape[1])]
+    support, query = _embedded(method, _episode(method, tasks=2, n=_QUERIES))
+    together = _answer(method, support, query)
+    for part in (*(slice(i, i + 1) for i in (0, 1, 37, 74)), slice(0, 40), slice(40, 75)):
+        require_close(
+            _answer(method, support, query[:, part]),
+            together[:, part],
+            f"queries get other scores than among {_QUERIES} (is the method transductive?)",
+        )
+
+
+@suite.check(after=[check_scores])
+def check_query_order(make: Make) -> None:
+    """Permuting the queries permutes the scores, of a transductive method too."""
+    method = built(make)
+    support, query = _embedded(method, _episode(method, tasks=2, n=_QUERIES))
+    order = torch.randperm(_QUERIES, generator=torch.Generator().manual_seed(0))
     require_close(
-        torch.cat(alone, dim=1),
-        _answer(method, support, query),
-        "queries one by one get different scores than together (is the method transductive?)",
+        _answer(method, support, query[:, order]),
+        _answer(method, support, query)[:, order],
+        "permuting the queries does not permute the scores",
     )
 
 
@@ -322,13 +349,15 @@ def check_queries_independent(make: Make) -> None:
 def check_tasks_independent(make: Make) -> None:
     """The tasks of a batch do not influence each other."""
     method = built(make)
-    support, query = _embedded(method, _episode(method))
-    alone = [_answer(method, support[t : t + 1], query[t : t + 1]) for t in range(len(query))]
-    require_close(
-        torch.cat(alone),
-        _answer(method, support, query),
-        "tasks one by one get different scores than in a batch",
-    )
+    tasks, n = _TASKS["maps" if method.embeds_images else method.consumes]
+    support, query = _embedded(method, _episode(method, tasks=tasks, n=n))
+    together = _answer(method, support, query)
+    for part in (*(slice(i, i + 1) for i in (0, 1, tasks - 1)), slice(1, 3)):
+        require_close(
+            _answer(method, support[part], query[part]),
+            together[part],
+            f"tasks get other scores than among {tasks}",
+        )
 
 
 @suite.check(after=[check_scores])
@@ -371,10 +400,11 @@ def check_inputs_unchanged(make: Make) -> None:
 def check_embed_independent(make: Make) -> None:
     """In evaluation mode ``embed`` treats every image independently."""
     method = built(make)
-    items = _episode(method).query[0]
+    items = _episode(method, tasks=1, n=40).query[0]
     with torch.no_grad():
         together = copy.deepcopy(method).embed(items.clone())
-        alone = [copy.deepcopy(method).embed(item[None].clone()) for item in items]
+        parts = (slice(0, 1), slice(1, 2), slice(2, 39), slice(39, 40))
+        alone = [copy.deepcopy(method).embed(items[part].clone()) for part in parts]
     require(
         len(together) == len(items),
         f"{len(items)} items must give {len(items)} embedded items, not {len(together)}",
@@ -565,31 +595,98 @@ def check_loss_on_device(make: Make) -> None:
 
 
 @suite.check(after=[check_loss])
-def check_after_step(make: Make) -> None:
-    """What ``after_step`` changes is in the state dict: a copy takes the same next step."""
+def check_loss_labels(make: Make) -> None:
+    """With the labels of other images, ``loss`` is another; never less, where the task is solved.
+
+    Whether the toy task is solved is seen before any training.
+    """
     method = built(make).train()
-    if type(method).after_step is FewShotMethod.after_step or method.learns_from == "nothing":
-        raise NotApplicable("it does nothing after a step")
+    if method.learns_from == "nothing" or not method.uses_labels:
+        raise NotApplicable("it does not learn from labels")
+    _, batch = _batch(method, seed=0, noise=0.2, gentle=True)
+    labels = ("query_labels", "support_classes", "query_classes", "classes")
+    moved = {
+        name: tensor.roll(1, dims=-1)
+        for name in labels
+        if (tensor := getattr(batch, name)) is not None
+    }
+    losses = []
+    for given in (batch, dataclasses.replace(batch, **moved)):
+        with seeded(0):
+            losses.append(copy.deepcopy(method).loss(given).item())
+    right, wrong = losses
+    require(right != wrong, "loss is the same with the labels of other images")
+    if method.learns_from == "episodes" and _toy_accuracy(method.eval()) >= _SOLVED:
+        require(right < wrong, f"loss is {right:.3g} with the labels, {wrong:.3g} with wrong ones")
+
+
+@suite.check(after=[check_loss, check_same_weights])
+def check_training_repeats(make: Make) -> None:
+    """Two steps of training from one seed give the same weights again."""
+    methods = (built(make).train(), built(make).train())
+    if methods[0].learns_from == "nothing":
+        raise NotApplicable("it does not learn")
+    for seed in range(2):
+        for method in methods:
+            _step(method, seed)
+    _require_same_state(*methods, "two steps of training from one seed give other weights again")
+
+
+@suite.check(after=[check_training_repeats, check_state_dict, check_no_memory])
+def check_state_saved(make: Make) -> None:
+    """What ``loss`` and ``after_step`` change is in the state dict: a copy goes on alike."""
+    method = built(make).train()
+    if method.learns_from == "nothing":
+        raise NotApplicable("it does not learn")
     _step(method, 0)
     other = built(make, 1).train()
     other.load_state_dict(copy.deepcopy(method.state_dict()))
-    require_close(
-        _step(other, 1), _step(method, 1), "with the same state dict, the next step's loss differs"
-    )
-    require_close(
-        _step(other, 2), _step(method, 2), "with the same state dict, a later step's loss differs"
-    )
+    for seed in (1, 2):
+        require_close(
+            _step(other, seed),
+            _step(method, seed),
+            f"with the same state dict, the loss of step {seed + 1} differs",
+        )
 
 
 def _step(method: FewShotMethod, seed: int) -> Tensor:
-    """Return the loss of a step without an update, and act after it."""
+    """Return the loss of a step of training, update the weights, and act after it."""
     _, batch = _batch(method, seed=seed)
+    learning = [p for p in method.parameters() if p.requires_grad]
     with seeded(seed):
         loss = method.loss(batch)
+        if learning:
+            gradients = torch.autograd.grad(loss, learning, allow_unused=True)
+            with torch.no_grad():
+                for parameter, gradient in zip(learning, gradients, strict=True):
+                    if gradient is not None:
+                        parameter.sub_(0.01 * gradient.clamp(-1, 1))
         carried, method.carried = method.carried, {}
         with torch.no_grad():
             method.after_step({name: tensor.detach() for name, tensor in carried.items()})
     return loss.detach()[None]
+
+
+def _require_same_state(first: nn.Module, second: nn.Module, message: str) -> None:
+    theirs = second.state_dict()
+    for name, tensor in first.state_dict().items():
+        require(name in theirs, f"{message}: {name} is in one state dict only")
+        require_close(theirs[name].double(), tensor.double(), f"{message}: {name}")
+
+
+@suite.answers(after=[check_scores, check_same_weights])
+def _answers(make: Make) -> dict[str, Any]:
+    method = built(make)
+    support, query = _embedded(method, _episode(method))
+    found: dict[str, Any] = {
+        f"the weights {name}": tensor.clone().numpy()
+        for name, tensor in method.state_dict().items()
+    }
+    found["scores"] = _answer(method, support, query).numpy()
+    if method.learns_from != "nothing":
+        with seeded(0):
+            found["loss"] = method.train().loss(_batch(method, seed=0)[1]).detach()[None].numpy()
+    return found
 
 
 class _ScoresNeeded(BaseException):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import random
 import re
 import tempfile
 import threading
@@ -18,15 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from fsframework.components.kinds import kind_of
 from fsframework.errors import DataError, FsfError, InfeasibleTask, OptionError
 from fsframework.interfaces.sampler import Control, TaskSampler
-from fsframework.testing._fresh import digests_in_fresh_processes, draw_digest
+from fsframework.testing._random import global_states, scramble, seeded
 from fsframework.testing._suite import (
     ConformanceError,
     Make,
     NotApplicable,
     Suite,
     check_options_stored,
+    options_of,
     require,
 )
 from fsframework.testing.toys import toy_pool
@@ -36,7 +37,7 @@ suite = Suite(TaskSampler)
 
 # A sampler that uses up its pool yields at least five tasks from it.
 _TASKS = 4
-_HASH_SEEDS = 0, 1, 2
+_MANY = 1000
 _PATIENCE = 20.0
 _KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -53,8 +54,13 @@ def _draw(sampler: TaskSampler, n_tasks: int | None = _TASKS, seed: int = 0) -> 
     return sampler.draw(toy_pool(*_pool_size(sampler)), n_tasks, seed)
 
 
+def _draw_digest(tasks: TaskSet) -> str:
+    """Return a digest of all five arrays; ``TaskSet.digest`` covers only three of them."""
+    return digest_of(tasks.digest, tasks.attribute, tasks.relaxed)
+
+
 def _require_equal(found: TaskSet, expected: TaskSet, message: str) -> None:
-    require(draw_digest(found) == draw_digest(expected), message)
+    require(_draw_digest(found) == _draw_digest(expected), message)
 
 
 @suite.check()
@@ -95,23 +101,9 @@ def check_classes_pure(make: Make) -> None:
         raise ConformanceError(str(error)) from None
 
 
-@suite.check(after=[check_images_distinct, check_options_stored])
-def check_seed_decides(make: Make) -> None:
-    """The same seed gives the same tasks in a fresh process, whatever ``PYTHONHASHSEED``."""
-    sampler = make()
-    size = _pool_size(sampler)
-    expected = draw_digest(_draw(sampler))
-    digests = digests_in_fresh_processes(sampler, size, _TASKS, 0, _HASH_SEEDS)
-    wrong = [
-        hash_seed
-        for hash_seed, digest in zip(_HASH_SEEDS, digests, strict=True)
-        if digest != expected
-    ]
-    require(
-        not wrong,
-        f"with PYTHONHASHSEED {wrong} a fresh process draws different tasks from the same seed; "
-        "look for iteration over a set or a generator that does not use the seed",
-    )
+@suite.answers(after=[check_images_distinct])
+def _answers(make: Make) -> dict[str, str]:
+    return {"its tasks": _draw_digest(_draw(make()))}
 
 
 @suite.check(after=[check_images_distinct])
@@ -134,12 +126,13 @@ def check_prefix(make: Make) -> None:
     """If the sampler is ``independent``, a shorter draw is a prefix of a longer one."""
     if not make().independent:
         raise NotApplicable("its tasks are not drawn independently")
-    short = _TASKS // 2
-    _require_equal(
-        _draw(make(), short),
-        _draw(make())[:short],
-        f"a draw of {short} tasks is not a prefix of a draw of {_TASKS}",
-    )
+    many = _draw(make(), _MANY)
+    for short in (_TASKS, _MANY - 1):
+        _require_equal(
+            _draw(make(), short),
+            many[:short],
+            f"a draw of {short} tasks is not a prefix of a draw of {_MANY}",
+        )
 
 
 @suite.check(after=[check_images_distinct])
@@ -269,12 +262,6 @@ def check_record(make: Make) -> None:
     require(
         tasks.pool_fingerprint == pool.fingerprint, "the task set has another pool's fingerprint"
     )
-    for name in ("n_way", "n_shot", "n_query"):
-        value = getattr(sampler, name)
-        require(
-            tasks.options.get(name) == value,
-            f"the task set's options must have {name}={value}, but they are {dict(tasks.options)}",
-        )
     try:
         json.dumps(dict(tasks.options))
     except TypeError as error:
@@ -283,6 +270,28 @@ def check_record(make: Make) -> None:
         path = Path(folder) / "tasks.safetensors"
         tasks.save(path)
         _require_equal(TaskSet.load(path), tasks, "the tasks differ after saving and loading")
+
+
+@suite.check(after=[check_record, check_options_stored])
+def check_options_recorded(make: Make) -> None:
+    """The task set's options are all of the sampler's, with their values."""
+    sampler = make()
+    recorded = dict(_draw(sampler).options)
+    cls = type(sampler)
+    for name in {**dict.fromkeys(("n_way", "n_shot", "n_query")), **options_of(cls)}:
+        require(
+            name in recorded,
+            f"the task set's options lack {name!r}; they are {', '.join(recorded) or 'none'}",
+        )
+        value = getattr(sampler, cls.stored_as.get(name, name))
+        require(
+            kind_of(value) is not None or _plain(recorded[name]) == _plain(value),
+            f"the task set's options must have {name}={value}, not {recorded[name]}",
+        )
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value, default=str)
 
 
 @suite.check(after=[check_images_distinct])
@@ -316,22 +325,11 @@ def _content(pool: ImagePool) -> dict[str, str]:
 def check_global_randomness(make: Make) -> None:
     """The global generators of ``random`` and NumPy are neither advanced nor seeded."""
     sampler = make()
-    ours = random.getstate()
-    legacy = np.random.get_state(legacy=False)  # noqa: NPY002 - it must stay unchanged
-    try:
-        # From a state that no seed gives; else a sampler that seeds would go unnoticed the second
+    with seeded(0):
+        # From states that no seed gives; else a sampler that seeds would go unnoticed the second
         # time.
-        random.random()
-        np.random.random()  # noqa: NPY002
-        before = _global_states()
+        scramble()
+        before = global_states()
         _draw(sampler)
-        moved = [name for name, state in _global_states().items() if state != before[name]]
-    finally:
-        random.setstate(ours)
-        np.random.set_state(legacy)  # noqa: NPY002
+        moved = [name for name, state in global_states().items() if state != before[name]]
     require(not moved, f"draw changes the state of the global generator of {' and '.join(moved)}")
-
-
-def _global_states() -> dict[str, str]:
-    legacy = np.random.get_state(legacy=False)  # noqa: NPY002
-    return {"random": repr(random.getstate()), "numpy.random": repr(legacy)}

@@ -17,10 +17,15 @@ from fsframework.values import AccuracyOutcomes, Outcomes
 suite = Suite(Statistic)
 
 _TOLERANCE = 1e-9
+_TASKS, _QUERIES = 64, 15
 
 
 def _require_equal(found: npt.ArrayLike, expected: npt.ArrayLike, message: str) -> None:
     require(np.allclose(found, expected, rtol=0, atol=_TOLERANCE), message)
+
+
+def _outcomes(**given: Any) -> Outcomes:
+    return toy_outcomes(_TASKS, 5, _QUERIES, **given)
 
 
 def _with(outcomes: Outcomes, predictions: npt.NDArray[Any]) -> Outcomes:
@@ -30,7 +35,7 @@ def _with(outcomes: Outcomes, predictions: npt.NDArray[Any]) -> Outcomes:
 @suite.check()
 def check_one_number_a_task(make: Make) -> None:
     """``per_task`` returns one finite float per task."""
-    outcomes = toy_outcomes()
+    outcomes = _outcomes()
     values = make().per_task(outcomes)
     require(isinstance(values, np.ndarray), f"it must be an array, not {type(values).__name__}")
     require(np.issubdtype(values.dtype, np.floating), f"it must be of floats, not {values.dtype}")
@@ -46,7 +51,7 @@ def check_bounds(make: Make) -> None:
     low, high = statistic.bounds
     require(low < high, f"bounds must ascend, not {statistic.bounds}")
     for accuracy in (0.0, 0.2, 0.8, 1.0):
-        values = statistic.per_task(toy_outcomes(accuracy=accuracy))
+        values = statistic.per_task(_outcomes(accuracy=accuracy))
         inside = (values >= low - _TOLERANCE) & (values <= high + _TOLERANCE)
         require(
             inside.all(),
@@ -54,11 +59,26 @@ def check_bounds(make: Make) -> None:
         )
 
 
+@suite.check(after=[check_bounds])
+def check_direction(make: Make) -> None:
+    """Where all answers are right, the mean is no worse than where all are wrong."""
+    statistic = make()
+    right, wrong = (float(statistic.per_task(_outcomes(accuracy=a)).mean()) for a in (1.0, 0.0))
+    better = right >= wrong if statistic.higher_is_better else right <= wrong
+    require(
+        better,
+        f"higher_is_better is {statistic.higher_is_better}, but all right gives {right:.3g} and "
+        f"all wrong {wrong:.3g}",
+    )
+
+
 @suite.check(after=[check_one_number_a_task])
 def check_own_interval(make: Make) -> None:
     """An interval of its own holds the mean, stays within ``bounds`` and grows with the level."""
-    statistic, outcomes = make(), toy_outcomes()
+    statistic, outcomes = make(), _outcomes()
     found = [statistic.interval(outcomes, level) for level in (0.5, 0.95)]
+    again = [make().interval(outcomes, level) for level in (0.5, 0.95)]
+    require(found == again, f"the same outcomes have the intervals {found} and {again}")
     if None in found:
         require(found == [None, None], f"one level has an interval, another none: {found}")
         return
@@ -79,7 +99,7 @@ def check_single_task(make: Make) -> None:
 @suite.check(after=[check_one_number_a_task])
 def check_other_shapes(make: Make) -> None:
     """Any number of ways and queries works: 2 ways of 1 query, 7 ways of 3."""
-    for n_way, n_query in ((2, 1), (7, 3)):
+    for n_way, n_query in ((2, 1), (7, 3), (20, 15)):
         values = make().per_task(toy_outcomes(4, n_way, n_query))
         require(
             np.shape(values) == (4,) and np.isfinite(values).all(),
@@ -90,19 +110,19 @@ def check_other_shapes(make: Make) -> None:
 @suite.check(after=[check_one_number_a_task])
 def check_tasks_independent(make: Make) -> None:
     """The value of a task does not depend on the other tasks."""
-    outcomes = toy_outcomes()
-    chosen = [4, 1]
-    _require_equal(
-        make().per_task(_with(outcomes, outcomes.predictions[chosen])),
-        make().per_task(outcomes)[chosen],
-        "tasks 4 and 1 have different values separately",
-    )
+    together = make().per_task(_outcomes())
+    for chosen in ([4, 1], [_TASKS - 1], list(range(_TASKS))[::-1]):
+        _require_equal(
+            make().per_task(_with(_outcomes(), _outcomes().predictions[chosen])),
+            together[chosen],
+            f"tasks have different values among {len(chosen)} than among {_TASKS}",
+        )
 
 
 @suite.check(after=[check_one_number_a_task])
 def check_query_order(make: Make) -> None:
     """The order of the queries of a class does not matter."""
-    outcomes = toy_outcomes()
+    outcomes = _outcomes()
     rng = np.random.default_rng(1)
     _require_equal(
         make().per_task(_with(outcomes, rng.permuted(outcomes.predictions, axis=2))),
@@ -114,7 +134,7 @@ def check_query_order(make: Make) -> None:
 @suite.check(after=[check_one_number_a_task])
 def check_way_order(make: Make) -> None:
     """The numbering of the ways does not matter."""
-    outcomes = toy_outcomes()
+    outcomes = _outcomes()
     order = np.array([3, 0, 4, 2, 1])
     # Way w of the new numbering is way order[w] of the old; argsort inverts this for predictions.
     renumbered = np.argsort(order)[outcomes.predictions[:, order]]
@@ -128,9 +148,9 @@ def check_way_order(make: Make) -> None:
 @suite.check(after=[check_one_number_a_task])
 def check_outcomes_unchanged(make: Make) -> None:
     """The outcomes are not changed."""
-    outcomes = toy_outcomes()
+    outcomes = _outcomes()
     make().per_task(outcomes)
-    fresh = toy_outcomes()
+    fresh = _outcomes()
     for name in ("predictions", "class_accuracy"):
         same = np.array_equal(getattr(outcomes, name), getattr(fresh, name))
         require(same, f"per_task changes the outcomes' {name}")
@@ -139,7 +159,7 @@ def check_outcomes_unchanged(make: Make) -> None:
 @suite.check(after=[check_one_number_a_task])
 def check_no_memory(make: Make) -> None:
     """The values do not depend on earlier outcomes."""
-    first, second = toy_outcomes(seed=1), toy_outcomes(seed=2)
+    first, second = _outcomes(seed=1), _outcomes(seed=2)
     used = make()
     used.per_task(first)
     _require_equal(
@@ -161,3 +181,12 @@ def check_without_predictions(make: Make) -> None:
         np.shape(values) == (3,) and np.isfinite(values).all(),
         f"three tasks must give three finite numbers or a DataError, not {values}",
     )
+
+
+@suite.answers(after=[check_one_number_a_task, check_no_memory])
+def _answers(make: Make) -> dict[str, Any]:
+    statistic = make()
+    return {
+        "the values": statistic.per_task(_outcomes()),
+        "the interval": statistic.interval(_outcomes(), 0.95),
+    }

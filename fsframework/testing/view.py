@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from fsframework.interfaces.views import ViewMaker, Views
+from fsframework.testing._random import seeded
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
-from fsframework.testing._tensors import seeded
 
 suite = Suite(ViewMaker)
 
 _SIZES = (30, 47)
+_MANY = 40
 
 
 def _images(n: int = 4, size: int = 30, seed: int = 0) -> Tensor:
@@ -132,7 +135,7 @@ def check_drawn_per_image(make: Make) -> None:
 @suite.check(after=[check_repeatable])
 def check_images_independent(make: Make) -> None:
     """The views of an image do not depend on the other images."""
-    images, others = _images(), _images(seed=1)
+    images, others = _images(_MANY), _images(_MANY, seed=1)
     mixed = torch.cat([images[:1], others[1:]])
     first, second = _made(make, images), _made(make, mixed)
     for name, left, right in zip(
@@ -149,3 +152,9 @@ def check_inputs_unchanged(make: Make) -> None:
     with seeded(0):
         make().make(given)
     require(torch.equal(given, images), "make changes its input")
+
+
+@suite.answers(after=[check_repeatable])
+def _answers(make: Make) -> dict[str, Any]:
+    made = _made(make, _images())
+    return {"the views": made.images.numpy(), "applied": made.applied.numpy()}

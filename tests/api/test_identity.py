@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
+import os
+import subprocess
 import sys
+import textwrap
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import fsframework as fsf
 from fsframework.components.resolution import differing
 from fsframework.engine.stages import Stage
+from fsframework.errors import PluginError
+from fsframework.interfaces import FewShotMethod
 
 PACKAGE = {
     "__init__.py": """
@@ -63,18 +71,12 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def write(folder: Path, name: str, text: str) -> None:
-    lines = text.split("\n")
-    margin = min((len(x) - len(x.lstrip()) for x in lines if x.strip()), default=0)
-    (folder / name).write_text("\n".join(line[margin:] for line in lines))
-
-
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "fsf_mine"
     folder.mkdir()
     for name, text in PACKAGE.items():
-        write(folder, name, text)
+        (folder / name).write_text(textwrap.dedent(text))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -110,6 +112,204 @@ def test_a_run_is_reused_unless_code_that_it_imports_has_changed(package: Path) 
         assert run().reused is reused, (name, new)
         (package / name).write_text(text)
         assert run().reused, "the code is what it was"
+
+
+NEAREST = """
+import torch
+from fsframework.errors import PluginError
+from fsframework.interfaces import FewShotMethod
+
+class {name}(FewShotMethod):
+    learns_from = "nothing"
+    def __init__(self, *, scale: float = 1.0):
+        super().__init__()
+        self.scale = scale
+        self.register_buffer("weight", torch.ones(1))
+    def scores(self, support, query):
+        apart = torch.cdist(query.flatten(2), support.mean(dim=2).flatten(2))
+        return -{sign} * self.scale * self.weight * apart
+"""
+
+
+def nearest(sign: str, name: str = "Nearest", **names: Any) -> type[Any]:
+    """A method as a notebook or a script defines one: no module has it."""
+    held = {"__name__": "__main__", **names}
+    exec(NEAREST.format(name=name, sign=sign), held)
+    return held[name]
+
+
+def of_global(sign: float) -> Any:
+    return nearest("SIGN", SIGN=sign)
+
+
+def of_table(sign: float) -> Any:
+    return nearest("TABLE['sign'][0]()", TABLE={"sign": [functools.partial(float, sign)]})
+
+
+def of_factory(sign: float) -> Any:
+    class Made(nearest("1.0")):  # type: ignore[misc]
+        def scores(self, support: Any, query: Any) -> Any:
+            return sign * super().scores(support, query)
+
+    return Made
+
+
+def patched(sign: float) -> Any:
+    cls = nearest("1.0")
+    if sign != 1:
+        usual = cls.scores
+        cls.scores = lambda self, support, query: sign * usual(self, support, query)
+    return cls
+
+
+def decorated(sign: float) -> Any:
+    cls = nearest("1.0")
+    usual = cls.scores
+
+    @torch.no_grad()
+    @functools.lru_cache(maxsize=1)
+    def scores(self: Any, support: Any, query: Any) -> Any:
+        return sign * usual(self, support, query)
+
+    cls.scores = scores
+    return cls
+
+
+def weighted(sign: float) -> Any:
+    method = nearest("1.0")()
+    method.weight.fill_(sign)
+    return method
+
+
+def with_attribute(sign: float) -> Any:
+    method = nearest("getattr(self, 'sign', 1.0)")()
+    method.sign = sign
+    return method
+
+
+def nested(sign: float) -> Any:
+    class Wrapper(FewShotMethod):
+        learns_from = "nothing"
+
+        def __init__(self, *, base: FewShotMethod) -> None:
+            super().__init__()
+            self.base = base
+
+        def scores(self, support: Any, query: Any) -> Any:
+            return self.base.scores(support, query)
+
+    return Wrapper(base=weighted(sign))
+
+
+def of_module(sign: float) -> Any:
+    helper = types.ModuleType("helper_of_a_notebook")
+    helper.sign = lambda: sign  # type: ignore[attr-defined]
+    return nearest("helper.sign()", helper=helper)
+
+
+WAYS = (
+    *(of_global, of_table, of_factory, of_module, patched, decorated),
+    *(weighted, with_attribute, nested),
+)
+
+
+@pytest.mark.parametrize("made", WAYS)
+def test_what_a_class_in_memory_computes_decides(
+    made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    right, wrong, again = (fsf.run(method=made(sign), **SMALL) for sign in (1.0, -1.0, 1.0))
+    assert not wrong.reused
+    assert again.reused
+    assert (right.outcomes["random"].predictions != wrong.outcomes["random"].predictions).any()
+
+
+def test_the_state_of_an_instance_is_used_and_the_users_stays_as_it_was() -> None:
+    method = weighted(-1.0)
+    model = fsf.model(method, image_size=32, device="cpu").network.method
+    assert model is not method
+    assert model.weight.item() == -1.0
+
+
+def test_what_cannot_be_digested_is_never_reused_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cls = nearest("(HELD and 1.0)", HELD=(number for number in range(3)))
+    first, second = (fsf.run(method=cls, **SMALL) for _ in range(2))
+    assert not second.reused
+    assert any("generator" in note for note in first.record.notes)
+
+
+def test_a_reloaded_module_is_used_and_one_edited_after_its_import_is_refused(
+    package: Path,
+) -> None:
+    assert not run().reused
+    (package / "_numbers.py").write_text("FACTOR = 2.0")
+    with pytest.raises(PluginError, match=r"_numbers\.py"):
+        fsf.run(method=sys.modules["fsf_mine.mine"].Mine, **SMALL)
+    importlib.reload(sys.modules["fsf_mine._numbers"])
+    assert not fsf.run(method=sys.modules["fsf_mine.mine"].Mine, **SMALL).reused
+
+
+def test_plugin_files_of_one_name_are_two_and_keep_their_helpers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, name, sign in (("a", "One", "1.0"), ("b", "Two", "-1.0")):
+        (tmp_path / folder).mkdir()
+        text = f"{NEAREST.format(name=name, sign='SIGN')}\nSIGN = {sign}\n"
+        (tmp_path / folder / "plugin.py").write_text(text)
+    files = [f"{folder}/plugin.py" for folder in "ab"]
+    one, two = (fsf.run(method=name, plugins=files, **SMALL) for name in ("one", "two"))
+    assert (one.outcomes["random"].predictions != two.outcomes["random"].predictions).any()
+    text = (tmp_path / files[0]).read_text()
+    (tmp_path / files[0]).write_text(text.replace("SIGN = 1.0", "SIGN = 3.0"))
+    assert not fsf.run(method="one", plugins=files, **SMALL).reused
+    assert fsf.run(method="two", plugins=files, **SMALL).reused
+    (tmp_path / "moved").mkdir()
+    (tmp_path / files[1]).rename(tmp_path / "moved" / "other.py")
+    moved = fsf.run(method="two", plugins=["moved/other.py"], **SMALL)
+    assert moved.reused, "its place is no code"
+    [method] = [plugin for plugin in one.record.plugins if plugin.kind == "method"]
+    [kept] = (one.folder / "code").iterdir()
+    assert kept.read_text() == text
+    assert list(method.files) == [kept.name]
+
+
+SCRIPT = """
+import sys
+from helper import SIGN
+{method}
+import fsframework as fsf
+run = fsf.run(method=Nearest, **{small!r})
+print(run.reused, run.estimates["acc-random"].value)
+"""
+
+
+def test_a_script_with_outdated_bytecode_gives_no_earlier_number(tmp_path: Path) -> None:
+    text = SCRIPT.format(method=NEAREST.format(name="Nearest", sign="SIGN"), small=SMALL)
+    (tmp_path / "script.py").write_text(text)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    printed = []
+    for sign in ("1.0", "2.0"):
+        helper = tmp_path / "helper.py"
+        helper.write_text(f"SIGN = {sign}\n")
+        os.utime(helper, (1_700_000_000, 1_700_000_000))
+        printed.append(
+            subprocess.run(
+                [sys.executable, "script.py"],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        )
+    assert printed[0].stdout.startswith("False"), printed[0].stderr
+    assert printed[1].returncode
+    assert "helper.py" in printed[1].stderr
+    assert ".pyc" in printed[1].stderr
 
 
 def test_modules_imported_by_computed_names_count_with_the_whole_package(package: Path) -> None:

@@ -10,6 +10,7 @@ from fsframework.api.opened import draw_tasks
 from fsframework.errors import InfeasibleTask
 from fsframework.interfaces import Dataset
 from fsframework.values import TaskSet, UInt8Array
+from tests.toys import Blobs, PixelPrototypes, Still, run
 
 
 class Sized(Dataset):
@@ -96,3 +97,15 @@ def test_words_limit_the_ways() -> None:
     found, notes = fit(*[30] * 5, sampler="fewstab", words=("red", "green", "blue"))
     assert (found.n_way, found.n_query) == (3, 15)
     assert "5 classes of 30 images, 3 words" in notes[0]
+
+
+def test_the_arms_of_a_contrast_share_no_tasks_in_the_cache() -> None:
+    """The sampler of each arm has the same options, and is in the same file."""
+    sampler, shape = {"name": "context", "column": "words"}, {"way": 3, "shot": 1, "queries": 4}
+    fresh = fsf.draw(sampler, fsf.pool(Blobs(), progress=False), tasks=40, **shape)
+    assert not np.array_equal(fresh["iid"].query, fresh["ood"].query)
+    for method in (Still, PixelPrototypes):  # drawn, then read
+        found = run(method=method, sampler=sampler, training={"epochs": 0}, **shape)
+        assert {arm: t.digest for arm, t in found.tasks.items()} == {
+            arm: t.digest for arm, t in fresh.items()
+        }

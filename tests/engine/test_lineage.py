@@ -2,207 +2,170 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import save_file
 
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import resolve_component
-from fsframework.engine.lineage import (
-    contamination,
-    incompleteness,
-    lineage_of,
-    under_test,
-)
-from fsframework.records import ComponentRecord, DataRecord, RunRecord, TrainedOn
+from fsframework.interfaces import About
 from fsframework.values import footnotes
-from tests.toy_published import write_toy
-from tests.toys import TinyBackbone
+from tests.toys import Blobs, TinyBackbone, run, weights
 
 CERTAIN = "the accuracies are not few-shot on new classes"
-A = TrainedOn("a", {"name": "a"}, "/a")
 PERHAPS = "the accuracies may not be few-shot on new classes"
+ONCE = {"epochs": 1, "steps": 1, "validation_tasks": 0}
 
 
-def toy(tmp_path: Path, **about: Any) -> Any:
-    plugin, place = write_toy(tmp_path)
-    registry = Registry()
-    registry.load_file(plugin)
-    component = resolve_component(registry, "dataset", f"toy-set:{place}")
-    dataset = component.create()
-    dataset.about = dataclasses.replace(dataset.about, **about)
-    return under_test(component, dataset)
+class Seen(TinyBackbone):
+    """A backbone that has seen something."""
+
+    def __init__(self, *, of: str = "") -> None:
+        super().__init__()
+        self.pretrained_on = of
 
 
-def said(data: Any, pretrained: str) -> tuple[str, ...]:
-    backbone = TinyBackbone()
-    backbone.pretrained_on = pretrained
-    return contamination(data, lineage_of(backbone, ()))
+class ToySet(Blobs):
+    """Published images; of some options, other classes are trained on."""
+
+    def __init__(
+        self, *, images_from: str = "imagenet-1k", mixed: bool = False, version: int = 1
+    ) -> None:
+        super().__init__()
+        names, self.version = self.class_names, version
+        self.about = About(
+            title="The Toy Set", licence="CC0", source="example.org", citation="Toy 2020",
+            counts={"test": (3, 60 * version), "val": (4, 60)} if version > 1 else {},
+            layouts={"folders": "toy/"}, images_from=(images_from,) if images_from else (),
+        )  # fmt: skip
+        self.splits = (
+            {**self.splits, "train": (names[0], names[9], names[11])} if mixed else self.splits
+        )
 
 
-@pytest.mark.parametrize(
-    ("pretrained", "images_from", "part", "end"),
-    [
-        ("imagenet-1k", ("imagenet-1k",), "on imagenet-1k, from which the classes of", CERTAIN),
-        ("imagenet-21k", ("imagenet-1k",), "21k, which contains imagenet-1k, from", CERTAIN),
-        ("laion-2b+imagenet-1k", ("imagenet-1k",), "on imagenet-1k, from which", CERTAIN),
-        ("lvd-142m", ("imagenet-1k",), "lvd-142m, which contains imagenet-1k", CERTAIN),
-        ("lvd-142m", ("cub-200-2011",), "selected for similarity to images of cub-2", PERHAPS),
-        ("imagenet-21k", ("cub",), "which shares images with cub-200-2011", PERHAPS),
-        ("imagenet-12k", ("imagenet-1k",), "a part of imagenet-22k", PERHAPS),
-        ("wit-400m", ("imagenet-1k",), "wit-400m, which may contain images like those of", PERHAPS),
-        ("unknown", (), "on unknown data", PERHAPS),
-        ("toy-set", (), "on toy-set, the data under test", CERTAIN),
-    ],
-)
-def test_the_note_says_what_was_seen(
-    tmp_path: Path, pretrained: str, images_from: tuple[str, ...], part: str, end: str
-) -> None:
-    (note,) = said(toy(tmp_path, images_from=images_from), pretrained)
-    assert part in note
-    assert note.endswith(f": {end}")
-    assert note.startswith("contamination: " if end == CERTAIN else "possible contamination: ")
-
-
-@pytest.mark.parametrize(
-    ("pretrained", "images_from"),
-    [("places365", ("imagenet-1k",)), ("imagenet-1k", ("cifar-100",)), ("", ("imagenet-1k",))],
-)
-def test_no_note_where_nothing_was_seen(
-    tmp_path: Path, pretrained: str, images_from: tuple[str, ...]
-) -> None:
-    assert said(toy(tmp_path, images_from=images_from), pretrained) == ()
-
-
-def test_nothing_is_known_of_a_user_s_own_data(tmp_path: Path) -> None:
-    (tmp_path / "a" / "x").mkdir(parents=True)
-    registry = Registry()
-    (tmp_path / "a" / "x" / "1.png").write_bytes(b"")
-    component = resolve_component(registry, "dataset", f"folder:{tmp_path / 'a'}")
-    (note,) = said(under_test(component, component.create()), "imagenet-1k")
-    assert "which may contain classes of these data" in note
-
-
-def test_rendered_data_cannot_have_been_seen() -> None:
-    component = resolve_component(Registry(), "dataset", "planted")
-    made = under_test(component, component.create())
-    assert said(made, "wit-400m+unknown") == ()
-    assert contamination(made, DataRecord(unknown_weights=("w.safetensors",))) == ()
-
-
-FIXED = '''
-from tests.toys import Blobs
-
-
-class Photographs(Blobs):
-    """Says nothing of where it comes from."""
+class OtherSet(ToySet):
+    """Other images of the same source."""
 
 
 class Drawn(Blobs):
-    """Made by a program, of a number of strokes."""
+    """Made by a program."""
+
+    rendered = True
+
+
+class Numbered(Blobs):
+    """Its argument is no place."""
 
     argument = "strokes"
-    rendered = True
 
     def __init__(self, *, strokes: int = 3) -> None:
         super().__init__()
         self.strokes = strokes
 
 
-class Numbered(Drawn):
-    """Its argument is no place."""
-
-    rendered = False
-'''
-
-
-@pytest.fixture
-def fixed(tmp_path: Path) -> Registry:
-    (tmp_path / "fixed.py").write_text(FIXED, encoding="utf-8")
-    registry = Registry()
-    registry.load_file(tmp_path / "fixed.py")
-    return registry
+def said(dataset: Any = ToySet, pretrained: str = "", **more: Any) -> list[str]:
+    """Return what a run says of what its model had seen."""
+    backbone = {"name": Seen, "of": pretrained}
+    given = {"training": {"epochs": 0}, **more}
+    found = run(dataset=dataset, backbone=backbone, tasks=4, **given)
+    return [note for note in found.record.cautions if "contamination" in note]
 
 
-def test_data_that_say_nothing_may_have_been_seen(fixed: Registry) -> None:
-    component = resolve_component(fixed, "dataset", "photographs")
-    (note,) = said(under_test(component, component.create()), "wit-400m")
+@pytest.mark.parametrize(
+    ("pretrained", "images_from", "part", "end"),
+    [
+        ("imagenet-1k", "imagenet-1k", "on imagenet-1k, from which the classes of", CERTAIN),
+        ("imagenet-21k", "imagenet-1k", "21k, which contains imagenet-1k, from", CERTAIN),
+        ("laion-2b+imagenet-1k", "imagenet-1k", "on imagenet-1k, from which", CERTAIN),
+        ("lvd-142m", "imagenet-1k", "lvd-142m, which contains imagenet-1k", CERTAIN),
+        ("lvd-142m", "cub-200-2011", "selected for similarity to images of cub-2", PERHAPS),
+        ("imagenet-21k", "cub", "which shares images with cub-200-2011", PERHAPS),
+        ("imagenet-12k", "imagenet-1k", "a part of imagenet-22k", PERHAPS),
+        ("wit-400m", "imagenet-1k", "wit-400m, which may contain images like those of", PERHAPS),
+        ("unknown", "", "on unknown data", PERHAPS),
+        ("toy-set", "", "on toy-set, the data under test", CERTAIN),
+    ],
+)
+def test_the_note_says_what_was_seen(
+    pretrained: str, images_from: str, part: str, end: str
+) -> None:
+    (note,) = said({"name": ToySet, "images_from": images_from}, pretrained)
+    assert part in note
+    assert note.endswith(f": {end}")
+    assert note.startswith("contamination: " if end == CERTAIN else "possible contamination: ")
+
+
+def test_no_note_where_nothing_was_seen_and_one_where_nothing_is_known() -> None:
+    assert said(pretrained="places365") == said(pretrained="") == []
+    assert said({"name": ToySet, "images_from": "cifar-100"}, "imagenet-1k") == []
+    assert said(Drawn, "wit-400m+unknown") == []
+    (note,) = said(Blobs, "wit-400m")
     assert "which may contain classes of these data" in note
-    drawn = resolve_component(fixed, "dataset", "drawn:5")
-    assert said(under_test(drawn, drawn.create()), "wit-400m") == ()
 
 
-def test_an_argument_that_is_no_path_is_an_option_and_no_place(fixed: Registry) -> None:
-    component = resolve_component(fixed, "dataset", "numbered:6")
-    data = under_test(component, component.create())
-    assert (data.place, data.options["strokes"]) == ("", 6)
-    (note,) = contamination(data, trained(data, place="", options={**data.options, "strokes": 3}))
-    assert "numbered with other options than these (strokes=3)" in note
+def trained(dataset: Any = ToySet, **more: Any) -> dict[str, Any]:
+    """Train on data; return the training of a run that starts from there."""
+    return {"epochs": 0, "init_from": run(dataset=dataset, tasks=4, training=ONCE, **more).folder}
 
 
-def trained(data: Any, **changes: Any) -> DataRecord:
-    one = TrainedOn(data.name, dict(data.options), "/x")
-    return DataRecord(trained_on=(dataclasses.replace(one, **changes),))
-
-
-def test_training_on_the_training_classes_is_as_it_should_be(tmp_path: Path) -> None:
-    data = toy(tmp_path)
-    assert contamination(data, trained(data)) == ()
-
-
-def test_training_on_another_split_of_the_data_is_noted(tmp_path: Path) -> None:
-    data = toy(tmp_path)
-    (note,) = contamination(data, trained(data, options={**data.options, "per_class": 5}))
-    assert "toy-set with other options than these (per_class=5)" in note
-
-
-def test_training_on_classes_under_test_is_told(tmp_path: Path) -> None:
-    data = toy(tmp_path)
-    other = {**data.options, "per_class": 5}
-    (note,) = contamination(data, trained(data, options=other, classes=["c00", "c06", "c11"]))
-    assert "trained on 2 of the 6 classes under test, in toy-set (c06, c11)" in note
+def test_training_is_noted_where_it_was_on_classes_or_images_under_test() -> None:
+    assert said(training=trained()) == [], "trained on the training classes"
+    (note,) = said(training=trained({"name": ToySet, "mixed": True}))
+    assert "trained on 2 of the 3 classes under test, in toy-set (c09, c11)" in note
     assert note.endswith(CERTAIN)
-    assert contamination(data, trained(data, options=other, classes=["c00", "c01"])) == ()
+    (note,) = said(training=trained(OtherSet))
+    assert "trained on other-set, which has images or classes of imagenet-1k in common" in note
+    assert said(training=trained({"name": OtherSet, "images_from": "cifar-100"})) == []
 
 
-def test_training_on_data_of_the_same_source_is_noted(tmp_path: Path) -> None:
-    data = toy(tmp_path)
-    other = {"name": "other", "options": {"name": "other"}, "images_from": ["imagenet-1k"]}
-    (note,) = contamination(data, trained(data, **other))
-    assert "trained on other, which has images or classes of imagenet-1k in common" in note
-    assert contamination(data, trained(data, **{**other, "images_from": ["cifar-100"]})) == ()
+@pytest.mark.parametrize(
+    ("dataset", "changed"),
+    [
+        ({"name": ToySet, "mixed": True}, "toy-set with other options than these (mixed=True)"),
+        ({"name": Numbered, "strokes": 6}, "numbered with other options than these (strokes=6)"),
+    ],
+)
+def test_of_too_many_classes_to_list_the_options_are_compared(
+    monkeypatch: pytest.MonkeyPatch, dataset: dict[str, Any], changed: str
+) -> None:
+    monkeypatch.setattr("fsframework.engine.lineage._MOST_CLASSES", 0)
+    (note,) = said(dataset["name"], training=trained(dataset))
+    assert changed in note
 
 
 def test_weights_bring_along_what_their_run_had_seen(tmp_path: Path) -> None:
-    seen = DataRecord("birds", pretrained_on=("imagenet-1k",), trained_on=(A,))
-    parts = {role: ComponentRecord(role) for role in ("dataset", "backbone", "method")}
-    record = RunRecord("f", "finished", "", components=parts, data=seen)
-    record.save(tmp_path / "run")
-    assert RunRecord.load(tmp_path / "run").data == seen
-    (tmp_path / "w.safetensors").write_bytes(b"")
-    sources = [tmp_path / "run", tmp_path / "w.safetensors"]
-    found = lineage_of(TinyBackbone(), sources)
-    assert found.pretrained_on == ("imagenet-1k",)
-    assert found.trained_on == (A,)
-    assert found.unknown_weights == (str(tmp_path / "w.safetensors"),)
-    assert "is not known" in contamination(toy(tmp_path), found)[-1]
-    # What a teacher had seen counts, but its weights are not the model's.
-    record = dataclasses.replace(
-        record, data=dataclasses.replace(seen, weights_from={"hub": "elsewhere"})
+    seen = {"name": Seen, "of": "imagenet-1k"}
+    first = run(dataset=OtherSet, backbone=seen, tasks=4, training=ONCE)
+    for again in range(2):  # and what the run before that had seen
+        first = run(
+            tasks=4, backbone=Seen, dataset=Drawn,
+            training={**ONCE, "init_from": first.folder},
+        )  # fmt: skip
+        assert first.record.data.pretrained_on == ("imagenet-1k",)
+        assert {one.name for one in first.record.data.trained_on} == {"other-set", "drawn"}
+        assert again or first.record.cautions == ()
+    save_file(weights(first), tmp_path / "w.safetensors")
+    (note,) = said(training={"epochs": 0, "init_from": tmp_path / "w.safetensors"})
+    assert "w.safetensors were trained on is not known" in note
+
+
+def test_what_a_teacher_had_seen_counts_too() -> None:
+    teacher = run(
+        method="rfs", backbone="conv32f", dataset=OtherSet, tasks=4,
+        training={**ONCE, "distill": False},
+    )  # fmt: skip
+    student = run(
+        method="rfs", dataset=ToySet, tasks=4, training={**ONCE, "teacher": teacher.folder}
     )
-    record.save(tmp_path / "run")
-    taught = lineage_of(TinyBackbone(), [], [tmp_path / "run"])
-    direct = lineage_of(TinyBackbone(), [tmp_path / "run"])
-    assert taught == dataclasses.replace(direct, weights_from={})
-    assert taught.trained_on == (A,)
+    assert [one.name for one in student.record.data.trained_on] == ["other-set", "toy-set"]
+    assert any("trained on other-set, which has images" in note for note in student.record.cautions)
 
 
-def test_many_problems_are_counted() -> None:
-    assert incompleteness("cub", []) == ()
-    assert incompleteness("cub", ["a"]) == ("cub is not as published: a",)
-    assert "(and 1 more problem; see" in incompleteness("cub", ["a", "b"])[0]
+def test_data_that_are_not_as_published_are_noted_and_many_problems_are_counted() -> None:
+    found = run(dataset={"name": ToySet, "version": 2}, tasks=4, training={"epochs": 0})
+    [note] = [note for note in found.record.cautions if "not as published" in note]
+    assert note.startswith("toy-set is not as published: split val: 3 classes and 60 images, ")
+    assert "(and 1 more problem; see" in note
 
 
 def test_footnotes_name_a_few() -> None:

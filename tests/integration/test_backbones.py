@@ -111,21 +111,6 @@ def test_a_run_of_other_options_does_not_fill_the_backbone(fsf: Fsf) -> None:
     assert "do not fit this model" in done.stderr or "lacks" in done.stderr
 
 
-def test_what_is_wrong_is_said_in_one_line(fsf: Fsf, tmp_path: Path) -> None:
-    for backbone, options, sentence in (
-        ("timm:resnet19", (), "'resnet19'; did you mean"),
-        ("timm", (), "backbone.model"),
-        ("timm:test_resnet", ("-o", "backbone.weights=absent.pth"), "absent.pth"),
-        ("resnet18:x", (), "'resnet18'"),
-        ("resnet10", ("-o", "backbone.stem=9x9"), "backbone.stem"),
-    ):
-        done = fsf("run", *QUICK, "--backbone", backbone, *options)
-        assert done.returncode == 2, done.stderr
-        assert sentence in done.stderr
-        assert "Traceback" not in done.stderr
-    assert not list((tmp_path / "runs").glob("*/run.json"))
-
-
 def test_pretrained_weights_stay_while_a_method_learns(fsf: Fsf, tmp_path: Path) -> None:
     path = weights(tmp_path / "a.safetensors", 7)
     given = (*QUICK, *TIMM, "-o", f"backbone.weights={path}")

@@ -77,21 +77,15 @@ def test_a_truncated_image_is_named_with_its_row(fsf: Fsf, tmp_path: Path) -> No
     assert checked.stdout.count("problem:") == 2
 
 
-@pytest.mark.parametrize(
-    ("splits", "parts"),
-    [
+def test_a_split_file_that_does_not_fit(fsf: Fsf, tmp_path: Path) -> None:
+    split = tmp_path / "split.json"
+    data = ("--dataset", f"folder:{folder(tmp_path / 'f')}", "-o", f"dataset.split={split}")
+    for splits, parts in (
         ({"train": ["c00", "nope"], "test": ["c01", "c02"]}, ("split.json", "nope")),
         ({"train": ["c00", "c01"], "test": ["c01", "c02"]}, ("c01", "train", "test")),
-    ],
-)
-def test_a_split_file_that_does_not_fit(
-    fsf: Fsf, tmp_path: Path, splits: dict[str, list[str]], parts: tuple[str, ...]
-) -> None:
-    split = tmp_path / "split.json"
-    split.write_text(json.dumps(splits))
-    root = folder(tmp_path / "f")
-    done = fsf("data", "check", "--dataset", f"folder:{root}", "-o", f"dataset.split={split}")
-    refused(done, *parts)
+    ):
+        split.write_text(json.dumps(splits))
+        refused(fsf("data", "check", *data), *parts)
 
 
 def test_a_task_file_made_for_other_data_or_edited(fsf: Fsf, tmp_path: Path) -> None:
@@ -128,6 +122,11 @@ def test_a_task_file_made_for_other_data_or_edited(fsf: Fsf, tmp_path: Path) -> 
         (("-o", "sampler"), ("KEY=VALUE",)),
         (("-o", "smapler.n_way=3"), ("smapler", "did you mean 'sampler'?")),
         (("--backbone", "vit"), ("'vit'", "timm:NAME")),
+        (("--backbone", "timm:resnet19"), ("'resnet19'; did you mean",)),
+        (("--backbone", "timm"), ("backbone.model",)),
+        (("--backbone", "timm:test_resnet", "-o", "backbone.weights=no.pth"), ("no.pth",)),
+        (("--backbone", "resnet18:x"), ("'resnet18'",)),
+        (("--backbone", "resnet10", "-o", "backbone.stem=9x9"), ("backbone.stem",)),
         (("--method", "protonets"), ("unknown method 'protonets'", "did you mean 'protonet'")),
         (("--tasks", "0"), ("tasks must be at least 1, not 0",)),
         (("--level", "95"), ("level must lie between 0 and 1",)),
@@ -146,6 +145,7 @@ def test_a_task_file_made_for_other_data_or_edited(fsf: Fsf, tmp_path: Path) -> 
         (("--seed", "99999999999999999999"), ("seed must be",)),
         (("--image-size", "9"), ("9",)),
         (("--statistic", "ac"), ("unknown statistic 'ac'",)),
+        (("--attributes", "w.csv", "--detector", "metadata"), ("--attributes or --detector",)),
         (("--config", "cut.toml"), ("cut.toml", "not TOML", "line 1")),
         (("--config", "misspelt.toml"), ("'sede'", "did you mean 'seed'?")),
         (("--config", "wrong.toml"), ("3",)),

@@ -135,12 +135,6 @@ def test_a_file_that_is_there_is_not_replaced_unasked(fsf: Fsf, tmp_path: Path) 
     assert len(AttributeTable.load(tmp_path / "w.parquet")) == N_IMAGES
 
 
-def test_attributes_are_read_or_detected_but_not_both(fsf: Fsf) -> None:
-    done = fsf("run", "--attributes", "w.csv", "--detector", "metadata", "--dry-run")
-    assert done.returncode == 2
-    assert "leave out --attributes or --detector" in done.stderr
-
-
 BRIGHT = '''
 from fsframework.interfaces import AttributeDetector
 

@@ -15,7 +15,7 @@ import pytest
 import fsframework
 from fsframework.errors import RecordError
 from fsframework.records import RunRecord, load_outcomes
-from fsframework.values import AttributeTable, ImagePool, TaskSet
+from fsframework.values import TaskSet
 from tests.conftest import Fsf
 from tests.forked import started
 
@@ -110,16 +110,15 @@ def test_the_record_tells_what_ran(fsf: Fsf, finished: Path) -> None:
 def test_a_new_statistic_needs_no_new_run_and_an_edited_one_is_computed_anew(
     fsf: Fsf, tmp_path: Path, finished: Path
 ) -> None:
-    source = (
-        "from fsframework.interfaces import Statistic\n"
-        "class Mine(Statistic):\n"
-        "    'Of mine.'\n"
-        "    def per_task(self, outcomes):\n"
-        "        return outcomes.class_accuracy.max(axis=1)\n"
-    )
     values = []
-    for code in (source, source.replace("max", "mean")):
-        (tmp_path / "mine.py").write_text(code)
+    for kind in ("max", "mean"):
+        (tmp_path / "mine.py").write_text(
+            "from fsframework.interfaces import Statistic\n"
+            "class Mine(Statistic):\n"
+            "    'Of mine.'\n"
+            "    def per_task(self, outcomes):\n"
+            f"        return outcomes.class_accuracy.{kind}(axis=1)\n"
+        )
         options = ("--plugin", "mine.py", "--statistic", "wacc", "--statistic", "mine")
         done = fsf("run", *QUICK, *options, "--json")
         assert done.returncode == 0, done.stderr
@@ -300,18 +299,3 @@ def test_killed_at_many_moments_a_run_leaves_nothing_or_an_unfinished_record(
 def newest(folder: Path) -> tuple[int, int]:
     files = [p for p in folder.rglob("*") if p.is_file()]
     return len(files), sum(p.stat().st_size for p in files if p.exists())
-
-
-def test_values_of_a_run_can_be_opened_again(whole: fsframework.Run, tmp_path: Path) -> None:
-    """Pool and attribute table saved, loaded, and the tasks still verify against them."""
-    pool = fsframework.pool({"name": "planted", "size": 32, "n_per_class": 40})
-    pool.save(tmp_path / "pool.parquet")
-    assert pool.attributes is not None
-    pool.attributes.save(tmp_path / "words.parquet")
-    again = ImagePool.load(tmp_path / "pool.parquet").with_attributes(
-        AttributeTable.load(tmp_path / "words.parquet")
-    )
-    tasks = whole.tasks["biased"]
-    tasks.verify(again)
-    assert again.attributes is not None
-    assert tasks.attributes_fingerprint == again.attributes.fingerprint

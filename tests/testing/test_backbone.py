@@ -1,5 +1,7 @@
 """Each check of backbones rejects the one broken component made for it, and nothing else does."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -8,7 +10,9 @@ from torch.nn import functional
 from fsframework.interfaces import Backbone, OptionError, Preprocessing
 from fsframework.testing import checks_for, parametrize_with_checks
 from fsframework.testing.method import ToyBackbone
-from tests.misdeclared import misdeclared
+from tests.misdeclared import hashed, misdeclared
+
+COUNT = itertools.count()
 
 
 class Small(Backbone):
@@ -179,6 +183,21 @@ class Waiting(Small):
         return maps if maps.abs().max() > 0 else maps * 0
 
 
+class Unseeded(Small):
+    """Weights from a generator that no seed reaches."""
+
+    def __init__(self, *, channels: int = 6):
+        super().__init__(channels=channels)
+        self.norm.weight.data += next(COUNT)
+
+
+class Hashed(Small):
+    """Its scale depends on the hashes of the process."""
+
+    def forward(self, images):
+        return super().forward(images) * (1 + hashed())
+
+
 class Untold(Small):
     """Weights with a provenance but without data."""
 
@@ -213,6 +232,7 @@ BROKEN = {
     "check_licence": Unlicensed,
     "check_provenance": Untold,
     "check_keeps_weights": Moved,
+    "check_same_weights": Unseeded,
     "check_maps": Vectors,
     "check_vectors": Unpooled,
     "check_other_sizes": Fixed,
@@ -226,6 +246,7 @@ BROKEN = {
     "check_gradients": Unused,
     "check_device": Waiting,
     "check_state_dict": Unsaved,
+    "check_fresh_process": Hashed,
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fsframework.interfaces import Dataset
 from fsframework.testing import check_component, checks_for, parametrize_with_checks
-from tests.misdeclared import misdeclared
+from tests.misdeclared import hashed, misdeclared
 
 COUNT = itertools.count()
 
@@ -120,6 +120,39 @@ class Grey(Plain):
         return super().image(index)[:, :, 0]
 
 
+class Buffered(Plain):
+    """Every image is in one buffer, which the next one overwrites."""
+
+    def image(self, index):
+        found = super().image(index)
+        buffer = vars(self).setdefault(f"_{found.shape}", found)
+        buffer[:] = found
+        return buffer
+
+
+class Sorting(Plain):
+    """Its splits grow when images are read."""
+
+    def images(self, indices, size, interpolation="bilinear"):
+        self.splits = {**self.splits, "read": ()}
+        return super().images(indices, size, interpolation)
+
+
+class Untold(Plain):
+    """An option changes the pixels, but not the fingerprints."""
+
+    def __init__(self, *, size: int = 24):
+        super().__init__(size=size)
+        self.fingerprint = "plain"
+
+
+class Hashed(Plain):
+    """The pixels depend on the hashes of the process."""
+
+    def image(self, index):
+        return super().image(index) + np.uint8(hashed())
+
+
 class Channels(Plain):
     """Images with the channels first."""
 
@@ -192,6 +225,7 @@ BROKEN = {
     "check_metadata": ShortColumn,
     "check_declarations": Placeless,
     "check_image": Grey,
+    "check_images_kept": Buffered,
     "check_images": Channels,
     "check_images_in_place": Ascending,
     "check_images_are_image": Darker,
@@ -200,6 +234,9 @@ BROKEN = {
     "check_pool": Reversed,
     "check_fingerprint": Unstable,
     "check_pixels_fingerprint": Restless,
+    "check_facts_kept": Sorting,
+    "check_fingerprints_decide": Untold,
+    "check_fresh_process": Hashed,
 }
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from fsframework.interfaces import AttributeDetector, Captioner, ImageTextModel, WordSelector
 from fsframework.testing import check_component, checks_for, parametrize_with_checks
-from tests.misdeclared import misdeclared
+from tests.misdeclared import hashed, misdeclared
 
 CHANNELS = "red", "green", "blue"
 
@@ -18,6 +18,9 @@ class Brightest(AttributeDetector):
 
     def detect(self, images):
         return [self.words(image) for image in images]
+
+    def provenance(self):
+        return {"level": repr(self.level)}
 
     def words(self, image):
         means = image.reshape(-1, 3).mean(axis=0)
@@ -123,7 +126,33 @@ class Known(AttributeDetector):
     consumes = "records"
 
     def detect(self, images):
-        return [frozenset(image.metadata["words"].split(";")) for image in images]
+        return [
+            frozenset(map(str.strip, image.metadata["words"].split(";"))) - {""} for image in images
+        ]
+
+
+class Literal(Known):
+    """The white space of the records is kept within words."""
+
+    def detect(self, images):
+        return [
+            frozenset(f"word {word}" for word in image.metadata["words"].split(";"))
+            for image in images
+        ]
+
+
+class Untold(Brightest):
+    """Its provenance does not tell of an option."""
+
+    def provenance(self):
+        return {}
+
+
+class Hashed(Brightest):
+    """The words depend on the hashes of the process."""
+
+    def words(self, image):
+        return frozenset(f"{word}{hashed()}" for word in super().words(image))
 
 
 class Capitals(WordSelector):
@@ -203,6 +232,7 @@ BROKEN = {
     "check_consumes": Sounds,
     "check_one_set_an_image": Lists,
     "check_words": Joined,
+    "check_records_spelling": Literal,
     "check_no_images": NeedsImages,
     "check_mixed_sizes": Stacked,
     "check_images_independent": Relative,
@@ -212,6 +242,8 @@ BROKEN = {
     "check_captions": Deaf,
     "check_features": Centred,
     "check_provenance": Numbers,
+    "check_options_told": Untold,
+    "check_fresh_process": Hashed,
 }
 
 

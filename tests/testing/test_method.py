@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import itertools
 
 import pytest
 import torch
@@ -22,7 +23,9 @@ from fsframework.testing.method import (
     check_solves_toy_task,
     toy_episode,
 )
-from tests.misdeclared import misdeclared
+from tests.misdeclared import hashed, misdeclared
+
+COUNT = itertools.count()
 
 
 class Nearest(FewShotMethod):
@@ -382,6 +385,71 @@ class HalfPrecise(Nearest):
         return super().loss(batch) * (torch.inf if low else 1.0)
 
 
+class Positioned(Transductive):
+    """Later queries are better known."""
+
+    def scores(self, support, query):
+        scores = super().scores(support, query)
+        return scores * torch.linspace(1, 2, query.shape[1], device=scores.device)[:, None]
+
+
+class Unseeded(Learnt):
+    """Its weights come from a generator that no seed reaches."""
+
+    def build(self, item_shape, n_base_classes, backbone):
+        super().build(item_shape, n_base_classes, backbone)
+        drawn = torch.rand(item_shape, generator=torch.Generator().manual_seed(next(COUNT)))
+        self.weight.data += 1e-3 * drawn
+
+
+class Unlabelled(Learnt):
+    """Its loss looks at no label."""
+
+    def loss(self, batch):
+        return self.scores(*self.embed_episode(batch)).softmax(dim=2).var() - self.weight.sum()
+
+
+class Reversed(Nearest):
+    """The loss of the worst answers is the least, but it needs no training."""
+
+    def loss(self, batch):
+        return -super().loss(batch)
+
+
+class Noisy(Nearest):
+    """From the second step on, its loss draws from a generator that no seed reaches."""
+
+    weightless = False
+    steps = 0
+
+    def build(self, item_shape, n_base_classes, backbone):
+        self.weight = nn.Parameter(torch.ones(item_shape))
+
+    def scores(self, support, query):
+        return super().scores(support * self.weight, query * self.weight)
+
+    def loss(self, batch):
+        self.steps += 1
+        return super().loss(batch) * (next(COUNT) % 7 if self.steps > 1 else 1)
+
+
+class Cooling(Nearest):
+    """Its loss counts its calls, which a stopped training forgets."""
+
+    calls = 0
+
+    def loss(self, batch):
+        self.calls += 1
+        return super().loss(batch) / self.calls
+
+
+class Hashed(Nearest):
+    """Its scale depends on the hashes of the process."""
+
+    def scores(self, support, query):
+        return super().scores(support, query) * (1 + hashed())
+
+
 class OnCpu(Nearest):
     """It makes a tensor where scores are usually computed."""
 
@@ -414,12 +482,14 @@ BROKEN: dict[str, type] = {
     **misdeclared(Nearest),
     "check_declarations": Misspelt,
     "check_weightless": Heavy,
+    "check_same_weights": Unseeded,
     "check_scores": Turned,
     "check_other_shapes": Even,
     "check_way_order": FirstFavoured,
     "check_n_way": ForAnyWaysAfterAll,
     "check_shot_order": LastShot,
     "check_queries_independent": Secretly,
+    "check_query_order": Positioned,
     "check_tasks_independent": Pooled,
     "check_no_memory": Remembering,
     "check_state_unchanged": Counting,
@@ -430,7 +500,10 @@ BROKEN: dict[str, type] = {
     "check_loss_in_bfloat16": HalfPrecise,
     "check_scores_on_device": OnCpu,
     "check_loss_on_device": Peeking,
-    "check_after_step": Forgetting,
+    "check_loss_labels": Reversed,
+    "check_training_repeats": Noisy,
+    "check_state_saved": Cooling,
+    "check_fresh_process": Hashed,
     "check_solves_toy_task": Farthest,
 }
 
@@ -447,6 +520,11 @@ def test_only_its_check_rejects(name, failing):
 
 def test_every_check_has_its_broken_method():
     assert list(BROKEN) == [check.__name__ for check in checks_for("method")]
+
+
+def test_a_loss_without_labels_and_a_queue_that_is_lost_are_found(failing):
+    assert failing(Unlabelled, "method") == {"check_loss_labels"}
+    assert failing(Forgetting, "method") == {"check_state_saved"}
 
 
 def test_what_does_not_apply_says_why():
@@ -470,7 +548,8 @@ class Converging(Nearest):
         return super().scores(support, query) * (1 if support.sum() > 0 else 2)
 
     def loss(self, batch):
-        return Nearest.scores(self, *self.embed_episode(batch)).square().mean()
+        scores = Nearest.scores(self, *self.embed_episode(batch))
+        return functional.cross_entropy(scores.flatten(0, 1), batch.query_labels.flatten())
 
 
 class ConvergingToo(Converging):

@@ -11,23 +11,20 @@ from fsframework.interfaces import Control, InfeasibleTask, OptionError, TaskSam
 from fsframework.testing import (
     ConformanceError,
     NotApplicable,
+    check_component,
     checks_for,
     parametrize_with_checks,
     toy_pool,
 )
-from fsframework.testing._fresh import digests_in_fresh_processes
-from fsframework.testing.sampler import (
-    check_impossible,
-    check_no_number,
-    check_prefix,
-    check_seed_decides,
-)
+from fsframework.testing.sampler import check_impossible, check_no_number, check_prefix
 from fsframework.values import TaskSet, task_rng
 from tests.misdeclared import misdeclared
 
 
 class Uniform(TaskSampler):
     """Uniform tasks, which depend on ``salt``."""
+
+    recorded = ("n_way", "n_shot", "n_query", "salt")
 
     def __init__(self, *, n_way: int = 3, n_shot: int = 2, n_query: int = 4, salt: str = ""):
         super().__init__(n_way=n_way, n_shot=n_shot, n_query=n_query)
@@ -58,7 +55,7 @@ class Uniform(TaskSampler):
 
     def collected(self, pool, tasks, seed):
         classes, images = (np.array(part) for part in zip(*tasks, strict=True))
-        options = {"n_way": self.n_way, "n_shot": self.n_shot, "n_query": self.n_query}
+        options = {name: getattr(self, name) for name in self.recorded}
         support, query = images[..., : self.n_shot], images[..., self.n_shot :]
         return TaskSet.of(
             pool, classes, support, query, sampler="uniform", options=options, seed=seed
@@ -221,6 +218,12 @@ class Anonymous(Uniform):
         return super().collected(pool, tasks, 0)
 
 
+class Forgetful(Uniform):
+    """Does not record an option on which its tasks depend."""
+
+    recorded = ("n_way", "n_shot", "n_query")
+
+
 class Destructive(Uniform):
     """Marks used images in the pool."""
 
@@ -249,7 +252,7 @@ BROKEN = {
     "check_request_honoured": OneTooMany,
     "check_images_distinct": Replacing,
     "check_classes_pure": Impure,
-    "check_seed_decides": Hashing,
+    "check_fresh_process": Hashing,
     "check_seed_matters": Seedless,
     "check_no_memory": Continuing,
     "check_prefix": Counting,
@@ -258,6 +261,7 @@ BROKEN = {
     "check_control": Unpaired,
     "check_needs_declared": Undeclared,
     "check_record": Anonymous,
+    "check_options_recorded": Forgetful,
     "check_pool_unchanged": Destructive,
     "check_global_randomness": Seeding,
 }
@@ -276,9 +280,7 @@ def test_a_sound_sampler_passes(make, check):
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_only_its_check_rejects(name, failing, monkeypatch):
-    if name != "check_seed_decides":  # one fresh process will do where it is not the point
-        monkeypatch.setattr("fsframework.testing.sampler._HASH_SEEDS", (0,))
+def test_only_its_check_rejects(name, failing):
     assert failing(BROKEN[name], "sampler") == {name}
 
 
@@ -310,12 +312,16 @@ def test_a_search_without_a_bound_is_given_up(monkeypatch):
         released.set()
 
 
+def fresh(make):
+    [result] = [r for r in check_component(make) if r.name == "check_fresh_process"]
+    return result
+
+
 def test_a_class_of_a_function_has_no_fresh_process():
     class Local(Uniform):
         """No other process can import it."""
 
-    with pytest.raises(NotApplicable, match="defined in a function"):
-        check_seed_decides(Local)
+    assert "defined in a function" in fresh(Local).message
 
 
 class Wrapped(Uniform):
@@ -331,24 +337,29 @@ class Wrapped(Uniform):
 
 
 def test_nested_options_reach_the_fresh_process():
-    check_seed_decides(lambda: Wrapped(inner=Uniform(n_way=4, salt="ä")))
+    assert fresh(lambda: Wrapped(inner=Uniform(n_way=4, salt="ä"))).outcome == "passed"
+    wrong = fresh(lambda: Wrapped(inner=Hashing()))
+    assert "its tasks" in wrong.message
 
 
 def test_a_script_is_read_from_its_file(tmp_path, monkeypatch):
     """A file given with ``--plugin`` is a module whose name no other process can import."""
     path = tmp_path / "mine.py"
     path.write_text(
-        "from fsframework.interfaces import TaskSampler\n"
-        "class Mine(TaskSampler):\n"
+        "from fsframework.testing import toy_pool\n"
+        "from tests.testing.test_sampler import Uniform\n"
+        "class Mine(Uniform):\n"
+        "    'It works only where it was made.'\n"
         "    def draw(self, pool, n_tasks, seed):\n"
-        "        raise SystemExit('mine.py was found')\n"
+        "        if __name__ != 'mine':\n"
+        "            raise SystemExit('mine.py was found')\n"
+        "        return super().draw(pool, n_tasks, seed)\n"
     )
     spec = importlib.util.spec_from_file_location("mine", path)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "mine", module)
     spec.loader.exec_module(module)
-    with pytest.raises(ConformanceError, match=r"mine\.py was found"):
-        digests_in_fresh_processes(module.Mine(), (6, 10, 5), 2, 0, [0])
+    assert "mine.py was found" in fresh(module.Mine).message
 
 
 def test_toy_pools_are_the_same_everywhere():

@@ -6,7 +6,7 @@ import pytest
 
 from fsframework.interfaces import WordSelector
 from fsframework.testing import checks_for, parametrize_with_checks
-from tests.misdeclared import misdeclared
+from tests.misdeclared import hashed, misdeclared
 
 
 class Long(WordSelector):
@@ -17,6 +17,9 @@ class Long(WordSelector):
 
     def select(self, captions):
         return [self.words(caption) for caption in captions]
+
+    def provenance(self):
+        return {"least": str(self.least)}
 
     def words(self, caption):
         return frozenset(w for w in re.findall(r"[a-z]+", caption.lower()) if len(w) >= self.least)
@@ -87,6 +90,27 @@ class Numbers(Long):
         return {"least": self.least}
 
 
+class Cased(Long):
+    """A capital makes another word."""
+
+    def words(self, caption):
+        return frozenset(w for w in re.findall(r"[a-zA-Z]+", caption) if len(w) >= self.least)
+
+
+class Untold(Long):
+    """Its provenance does not tell of an option."""
+
+    def provenance(self):
+        return {}
+
+
+class Hashed(Long):
+    """The words depend on the hashes of the process."""
+
+    def words(self, caption):
+        return frozenset(f"{word}{hashed()}" for word in super().words(caption))
+
+
 class OneNote(Long):
     """A note that is no list of notes."""
 
@@ -102,10 +126,13 @@ BROKEN = {
     **misdeclared(Long),
     "check_one_set_a_caption": Lists,
     "check_words": Blank,
+    "check_spelling": Cased,
     "check_no_captions": NeedsCaptions,
     "check_captions_independent": Common,
     "check_provenance": Numbers,
+    "check_options_told": Untold,
     "check_notes": OneNote,
+    "check_fresh_process": Hashed,
 }
 
 

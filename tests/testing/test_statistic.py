@@ -5,7 +5,7 @@ import pytest
 
 from fsframework.interfaces import Statistic
 from fsframework.testing import checks_for, parametrize_with_checks
-from tests.misdeclared import misdeclared
+from tests.misdeclared import hashed, misdeclared
 
 
 class Spread(Statistic):
@@ -56,6 +56,20 @@ class Percent(Spread):
 
     def per_task(self, outcomes):
         return 100 * super().per_task(outcomes)
+
+
+class Backward(Spread):
+    """It declares that large errors are good."""
+
+    def per_task(self, outcomes):
+        return 1 - outcomes.class_accuracy.min(axis=1)
+
+
+class Hashed(Spread):
+    """Its values depend on the hashes of the process."""
+
+    def per_task(self, outcomes):
+        return super().per_task(outcomes) / (1 + hashed())
 
 
 class Overconfident(Spread):
@@ -140,6 +154,7 @@ BROKEN = {
     **misdeclared(Spread),
     "check_one_number_a_task": Column,
     "check_bounds": Percent,
+    "check_direction": Backward,
     "check_own_interval": Overconfident,
     "check_single_task": Squeezed,
     "check_other_shapes": FiveWays,
@@ -149,6 +164,7 @@ BROKEN = {
     "check_outcomes_unchanged": Destructive,
     "check_no_memory": Remembering,
     "check_without_predictions": Peeping,
+    "check_fresh_process": Hashed,
 }
 
 

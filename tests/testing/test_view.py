@@ -5,7 +5,7 @@ import torch
 
 from fsframework.interfaces import ViewMaker, Views
 from fsframework.testing import checks_for, parametrize_with_checks
-from tests.misdeclared import misdeclared
+from tests.misdeclared import hashed, misdeclared
 
 
 class Mirrors(ViewMaker):
@@ -133,6 +133,13 @@ class InPlace(Mirrors):
         return super().shown(images)
 
 
+class Hashed(Mirrors):
+    """The views depend on the hashes of the process."""
+
+    def make(self, images):
+        return super().make(images / (1 + hashed()))
+
+
 BROKEN = {
     "check_construction": NoMaker,
     "check_options_typed": Positional,
@@ -147,6 +154,7 @@ BROKEN = {
     "check_drawn_per_image": Alike,
     "check_images_independent": Blended,
     "check_inputs_unchanged": InPlace,
+    "check_fresh_process": Hashed,
 }
 
 

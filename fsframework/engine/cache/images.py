@@ -22,7 +22,14 @@ from fsframework.engine.progress import Reporter
 from fsframework.engine.session import Workspace
 from fsframework.errors import DataError, argument
 from fsframework.interfaces.dataset import Dataset, Decoding
-from fsframework.values import BoolArray, IntArray, UInt8Array, demand_disk, digest_of
+from fsframework.values import (
+    BoolArray,
+    IntArray,
+    UInt8Array,
+    demand_disk,
+    demand_memory,
+    digest_of,
+)
 
 if TYPE_CHECKING:
     from fsframework.components.resolution import Component
@@ -46,6 +53,8 @@ Broken = Literal["fatal", "skip"]
 
 _IMAGES_A_BLOCK, _BYTES_A_BLOCK = 256, 32 << 20
 """Limits of a decoded block: the smaller applies."""
+_IMAGES_AT_ONCE, _FLOAT_BYTES = 16, 4
+"""Images that a backbone embeds together, at least, and bytes of a value of theirs."""
 _BROKEN = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 """Both halves of the digest of an image that cannot be decoded."""
 _UNSEEN = _BROKEN
@@ -165,6 +174,20 @@ class ImageStore:
         stage = (label, len(rows))
         self._rows.fill(missing, make, self.images_a_block, stage, reporter, alone=alone)
 
+    def demand_room(self, splits: Iterable[str], reporter: Reporter) -> None:
+        """Check that memory can hold some images, and the disk those of splits not yet decoded.
+
+        Raises:
+            DataError: the data set lacks a split.
+            FsfError: there is too little room.
+        """
+        demand_memory(
+            _IMAGES_AT_ONCE * _FLOAT_BYTES * self.row_bytes,
+            f"{_IMAGES_AT_ONCE} images of {self.size:,} x {self.size:,} pixels",
+            f"use a smaller {argument('image_size')}",
+        )
+        self.demand_disk(self.rows_of(splits), reporter)
+
     def demand_disk(self, rows: IntArray, reporter: Reporter) -> None:
         """Check that those of some rows that are not on disk have space there.
 
@@ -178,6 +201,10 @@ class ImageStore:
             f"{new:,} images of {self.size} x {self.size} pixels",
             f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
         )
+
+    def rows_of(self, splits: Iterable[str]) -> IntArray:
+        """Return the rows of the images of some splits, ascending."""
+        return np.unique(np.concatenate([self.dataset.split_indices(split) for split in splits]))
 
     def undecoded(self, rows: IntArray, reporter: Reporter) -> IntArray:
         """Return the rows that are not on disk; the files of others may have been edited since."""
@@ -331,7 +358,7 @@ def without_broken(
     store: ImageStore, splits: Iterable[str], reporter: Reporter
 ) -> tuple[Dataset, dict[int, str]]:
     """Decode some splits; return the data set without undecodable images, and these."""
-    rows = np.unique(np.concatenate([store.dataset.split_indices(split) for split in splits]))
+    rows = store.rows_of(splits)
     store.fill(rows, "skip", "images", reporter)
     broken = store.broken(rows)
     if not broken:

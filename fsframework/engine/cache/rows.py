@@ -15,8 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from fsframework._files import atomic_path, atomic_write, explain_os_error
-from fsframework.engine.cache.sealed import discard, held, is_ordinary
+from fsframework._files import (
+    atomic_path,
+    atomic_write,
+    discard,
+    explain_os_error,
+    held,
+    is_ordinary,
+)
 from fsframework.engine.progress import Reporter
 from fsframework.errors import DataError
 from fsframework.values import BoolArray, IntArray, UInt8Array
@@ -140,7 +146,7 @@ class Rows:
         """
         if not find().size:
             return
-        with held(self.folder, reporter) if alone else nullcontext():
+        with held(self.folder, reporter.note) if alone else nullcontext():
             self._records = None
             todo = find()
             label, total = stage
@@ -148,7 +154,7 @@ class Rows:
                 for first in range(0, len(todo), at_once):
                     rows = todo[first : first + at_once]
                     content, records = make(rows)
-                    with nullcontext() if alone else held(self.folder, reporter):
+                    with nullcontext() if alone else held(self.folder, reporter.note):
                         self._put(rows, content, records, reporter)
                     advance(len(rows))
 

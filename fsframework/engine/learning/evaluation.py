@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from fsframework._calls import about, is_out_of_memory
+from fsframework._files import load_sealed, remove_sealed, save_sealed
 from fsframework.engine.cache.images import Pixels, PixelSource
 from fsframework.engine.cache.rows import Records, Rows, records_of
-from fsframework.engine.cache.sealed import load_sealed, remove_sealed, save_sealed
 from fsframework.engine.learning.model import (
     FewShotModel,
     load_tensors,
@@ -328,11 +328,9 @@ def _tasks_a_batch(tasks: TaskSet, source: ImageSource, device: torch.device) ->
     return max(1, min(1024, _limit(_BYTES_A_BATCH, device) // (item_bytes * per_task)))
 
 
-def predict(
-    model: FewShotModel, tasks: TaskSet, source: ImageSource, query_batch: QueryBatch = "task"
-) -> npt.NDArray[np.int16]:
+def predict(model: FewShotModel, tasks: TaskSet, source: ImageSource) -> npt.NDArray[np.int16]:
     """Return the predicted way of each query, int16 ``(T, way, n_query)``, in evaluation mode."""
-    predictor = _Predictor(model, tasks, source, query_batch)
+    predictor = _Predictor(model, tasks, source, "task")
     with seeded(0, model.mean.device):
         parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
     return torch.cat(parts).numpy()
@@ -362,7 +360,7 @@ def evaluate(
     identity = digest_of(tasks.digest, model.weights_digest(), f"{query_batch} {source.precision}")
     kept = None
     if partial is not None:
-        kept = load_sealed(partial, lambda path: _predictions(path, identity), reporter)
+        kept = load_sealed(partial, lambda path: _predictions(path, identity), reporter.note)
     done = [] if kept is None else [kept]
     finished = sum(map(len, done))
     saved = time.monotonic()

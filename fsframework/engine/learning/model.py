@@ -19,7 +19,7 @@ from fsframework._reading import check_file, parse_json
 from fsframework.components.resolution import Component
 from fsframework.engine.learning.augmentation import augmented
 from fsframework.engine.stages import Precision
-from fsframework.errors import DataError, OptionError, RecordError, argument
+from fsframework.errors import DataError, RecordError
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.records import RunRecord
@@ -34,7 +34,6 @@ __all__ = [
     "lowered",
     "pixels_to",
     "reseed",
-    "resolve_device",
     "save_tensors",
     "seeded",
     "weights_digest",
@@ -43,30 +42,6 @@ __all__ = [
 ]
 
 WEIGHTS_NAME = "weights.safetensors"
-
-
-def resolve_device(wanted: str) -> torch.device:
-    """Return the device of a name; ``auto`` is the first GPU, else the CPU.
-
-    Raises:
-        OptionError: the name is not a device, or this machine does not have it.
-    """
-    if wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(wanted)
-    except RuntimeError:
-        raise OptionError(
-            f"{argument('device', wanted)}: unknown device; use auto, cpu, cuda, cuda:N or mps"
-        ) from None
-    counts = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-    count = counts.get(device.type, 1)
-    if (device.index or 0) >= count:
-        raise OptionError(
-            f"{argument('device', wanted)}: this machine has {count} {device.type} devices that "
-            f"PyTorch {torch.__version__} can use; use {argument('device', 'cpu')}"
-        )
-    return device
 
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -155,16 +130,16 @@ class FewShotModel(nn.Module):
         """The backbone, whether this module or the method holds it."""
         return self._extractor[0]
 
-    def images(self, pixels: Tensor, augment: Sequence[str] = ()) -> Tensor:
-        """Map uint8 images ``(n, H, W, 3)`` to normalised float images ``(n, 3, H, W)``.
+    def images(self, pixels: Tensor) -> Tensor:
+        """Map uint8 images ``(n, H, W, 3)`` to normalised float images ``(n, 3, H, W)``."""
+        return self.normalised(self.plain(pixels))
+
+    def plain(self, pixels: Tensor, augment: Sequence[str] = ()) -> Tensor:
+        """Map uint8 images ``(n, H, W, 3)`` to float ones ``(n, 3, H, W)`` of values in 0..255.
 
         Args:
             augment: augmentations of each image; see ``learning.augmentation``.
         """
-        return self.normalised(self.plain(pixels, augment))
-
-    def plain(self, pixels: Tensor, augment: Sequence[str] = ()) -> Tensor:
-        """Map uint8 images ``(n, H, W, 3)`` to float ones ``(n, 3, H, W)`` of values in 0..255."""
         # Moving the channels is free and leaves the tensor in the channels-last memory format.
         images = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)
         return augmented(images, augment) if augment else images
@@ -270,15 +245,8 @@ def base_classes_of(folder: Path) -> int:
     Raises:
         DataError: the file is missing or damaged.
     """
-    path = folder / WEIGHTS_NAME
-    try:
-        check_file(path)
-        with safe_open(path, framework="pt") as file:
-            header = parse_json((file.metadata() or {}).get("fsframework", "{}"))
-            return int(header.get("n_base_classes", 0))
-    except (OSError, SafetensorError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path}: cannot be read as weights ({reason})") from None
+    found = load_tensors(folder / WEIGHTS_NAME)[1].get("n_base_classes")
+    return found if isinstance(found, int) else 0
 
 
 def weights_of_run(folder: Path, record: RunRecord) -> dict[str, Tensor]:

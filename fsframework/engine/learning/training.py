@@ -20,12 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fsframework._calls import about, checked, contained, malformed, named
-from fsframework._files import sweep
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component, resolve_component
-from fsframework.engine.cache.sealed import load_sealed, remove_sealed, save_sealed
+from fsframework._calls import about, contained, malformed, named
+from fsframework._files import load_sealed, remove_sealed, save_sealed, sweep
+from fsframework.components.resolution import Component
 from fsframework.engine.learning.batches import Split, StepBatches
+from fsframework.engine.learning.episodes import drawn_episodes
 from fsframework.engine.learning.evaluation import ImageSource, predict
 from fsframework.engine.learning.model import (
     FewShotModel,
@@ -40,23 +39,19 @@ from fsframework.engine.lineage import facts_of
 from fsframework.engine.progress import Advance, Reporter
 from fsframework.engine.stages import Stage
 from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
-from fsframework.interfaces.method import Batch, FewShotMethod
+from fsframework.interfaces.method import Batch
 from fsframework.records import Epoch
-from fsframework.values import ImagePool, TaskSet, digest_of
+from fsframework.values import TaskSet, digest_of
 
 __all__ = [
-    "EPISODES",
     "Split",
     "Trained",
     "Training",
-    "check_stages",
     "start_from",
     "start_stages",
     "train",
 ]
 
-EPISODES = "random"
-"""The sampler that training episodes are drawn with."""
 
 _SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
@@ -125,17 +120,16 @@ def train(
     """
     sweep(folder)
     weights, checkpoint = folder / "weights.safetensors", folder / "checkpoint.safetensors"
-    earlier = load_sealed(weights, lambda path: _finished(model, path), reporter)
+    earlier = load_sealed(weights, lambda path: _finished(model, path), reporter.note)
     if earlier is not None:
         return earlier
-    kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter)
+    kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter.note)
     progress = kept or _Progress()
     with reporter.stage("training", training.steps, _steps_done(training, progress)) as advance:
-        outlet = _Outlet(checkpoint, advance, watch)
         for number in range(first := progress.stage, len(training.stages)):
             if number > first:
                 progress.begin(number)
-            _StageLoop(model, training, progress, outlet).run()
+            _StageLoop(model, training, progress, checkpoint, advance, watch).run()
     notes = tuple(dict.fromkeys(progress.notes))
     header: dict[str, object] = {
         "what": "weights",
@@ -272,94 +266,6 @@ def _is_below(name: str, prefixes: Iterable[str]) -> bool:
     return any(n == prefix or n.startswith(f"{prefix}.") for prefix in prefixes for n in names)
 
 
-def check_stages(
-    stages: Sequence[Stage],
-    method: FewShotMethod,
-    way_shot: tuple[int, int],
-    pool: ImagePool,
-    registry: Registry,
-) -> None:
-    """Check each stage and draw one episode, so that impossible requests fail early.
-
-    Raises:
-        InfeasibleTask: the training classes cannot yield an episode.
-        OptionError: a stage has nothing to learn from, or requires what its method does not
-            support.
-    """
-    episodes = resolve_component(registry, "sampler", EPISODES)
-    for number, stage in enumerate(stages, start=1):
-        if not stage.epochs:
-            continue
-        where = f"training stage {number}" if len(stages) > 1 else "training"
-        trained = method if stage.method is None else stage.method.create()
-        shown = stage.shown(trained.learns_from)
-        _check_method(stage, trained, shown, where)
-        if trained.uses_labels and not pool.labelled:
-            raise OptionError(
-                f"{where}: {type(trained).__name__} learns from labels, but the images of the "
-                "split 'train' have none; use a method that learns without, such as simclr"
-            )
-        if shown in ("batches", "views"):
-            continue
-        shape = stage.episode(way_shot)
-        if trained.n_way not in (None, shape["n_way"]):
-            raise OptionError(
-                f"{where}: episodes have {shape['n_way']} ways, but {type(trained).__name__} is "
-                f"made for {trained.n_way} (method.n_way)"
-            )
-        try:
-            _drawn(episodes, shape, pool, 1, 0)
-        except InfeasibleTask as error:
-            raise InfeasibleTask(
-                f"training episodes (training.n_way, n_shot and n_query): {error}"
-            ) from None
-
-
-def _check_method(stage: Stage, trained: FewShotMethod, shown: str, where: str) -> None:
-    """Check that a method can learn in the way that a stage asks for."""
-    name = type(trained).__name__
-    if shown == "nothing":
-        raise OptionError(
-            f"{where}: {name} does not learn; name the method that trains the backbone, such "
-            "as training.method=baseline"
-        )
-    if shown == "views" and trained.views is None:
-        raise OptionError(f"{where}: {name} makes no views of images to learn from")
-    if stage.distill and stage.method is not None:
-        raise OptionError(
-            f"{where}: distill makes the method under test the teacher; omit training.method, or "
-            "name a run as the teacher (training.teacher)"
-        )
-    if stage.distils and not _learns_from_teachers(trained, shown):
-        raise OptionError(
-            f"{where}: {name} learns from {shown} without a teacher; distill and teacher need a "
-            "method that learns from batches and a teacher, such as rfs, or from views and a "
-            "teacher, such as unisiam"
-        )
-    if stage.compile and (trained.consumes == "images" or trained.trains_on_images):
-        raise OptionError(
-            f"{where}: compile works only where the backbone sees each image once, not with "
-            f"{name}, which runs the backbone itself"
-        )
-
-
-def _learns_from_teachers(method: FewShotMethod, shown: str) -> bool:
-    """Return whether a teacher has something for the steps of a method."""
-    if shown == "views":
-        return type(method).view_vectors is not FewShotMethod.view_vectors
-    return shown in ("batches", "both")
-
-
-def _drawn(
-    episodes: Component, shape: Mapping[str, int], pool: ImagePool, count: int, seed: int
-) -> TaskSet:
-    """Draw tasks of a shape."""
-    sampler = replace(episodes, options={**episodes.options, **shape})
-    made = sampler.create()
-    drawn: TaskSet = made.draw(pool, count, seed)
-    return checked(made, "draw", drawn, TaskSet)
-
-
 @dataclass
 class _Progress:
     """How far a training has come; a checkpoint has it in its header.
@@ -412,21 +318,6 @@ class _Progress:
         self.stage, self.epoch, self.best_epoch, self.best_accuracy = stage, 0, 0, None
 
 
-@dataclass(frozen=True)
-class _Outlet:
-    """Where a training writes and reports.
-
-    Args:
-        checkpoint: file.
-        advance: called after each step.
-        watch: called with the history after each epoch.
-    """
-
-    checkpoint: Path
-    advance: Advance
-    watch: Callable[[Sequence[Epoch]], None]
-
-
 class _StageLoop:
     """Runs the epochs of one stage; each depends only on weights, optimiser and its number.
 
@@ -434,7 +325,9 @@ class _StageLoop:
         whole: the model under test.
         training: stages, data, seed and device.
         progress: where to start; it is kept up to date.
-        outlet: where the training writes and reports.
+        checkpoint: file that the training resumes from.
+        advance: called after each step.
+        watch: called with the history after each epoch.
     """
 
     def __init__(
@@ -442,9 +335,12 @@ class _StageLoop:
         whole: FewShotModel,
         training: Training,
         progress: _Progress,
-        outlet: _Outlet,
+        checkpoint: Path,
+        advance: Advance,
+        watch: Callable[[Sequence[Epoch]], None],
     ) -> None:
-        self.whole, self.training, self.progress, self.outlet = whole, training, progress, outlet
+        self.whole, self.training, self.progress = whole, training, progress
+        self.checkpoint, self.advance, self.watch = checkpoint, advance, watch
         self.stage = stage = training.stages[progress.stage]
         self.device = training.device
         self.train_split, self.val_split = training.splits
@@ -515,7 +411,7 @@ class _StageLoop:
             tensors["losses"] = torch.stack(self.losses)
         self.progress.scaler = self.scaler.state_dict()
         header = {"what": "a checkpoint", **self.progress.header()}
-        save_sealed(self.outlet.checkpoint, lambda path: save_tensors(path, tensors, header))
+        save_sealed(self.checkpoint, lambda path: save_tensors(path, tensors, header))
 
     def _resume(self) -> None:
         """Continue from the progress's checkpoint."""
@@ -545,13 +441,13 @@ class _StageLoop:
         while progress.epoch < stage.epochs and not self._is_stale():
             self._finish(self._epoch())
             self.save()
-            self.outlet.watch(progress.history)
+            self.watch(progress.history)
         if left := stage.epochs - progress.epoch:
             progress.notes.append(
                 f"training stopped after epoch {progress.epoch} of {stage.epochs}: the validation "
                 f"accuracy had not improved for {stage.patience} epochs"
             )
-            self.outlet.advance(left * stage.steps, f"stopped after epoch {progress.epoch}")
+            self.advance(left * stage.steps, f"stopped after epoch {progress.epoch}")
         if self.best:
             self.model.load_state_dict(self.best)
         # The next stage may have another method, and what this one does in training is then over.
@@ -617,7 +513,7 @@ class _StageLoop:
                 if needed not in (None, way):
                     raise OptionError(f"{way} classes, but {needed} are needed")
                 seed = self._derived_seed("validation")
-                return _drawn(self.training.episodes, shape, split.pool, count, seed)
+                return drawn_episodes(self.training.episodes, shape, split.pool, count, seed)
             except (InfeasibleTask, OptionError) as error:
                 reason = f" ({error})"
         self.progress.notes.append(f"no validation{reason}: the last epoch was kept")
@@ -636,7 +532,7 @@ class _StageLoop:
             with about(f"step {step + 1} of epoch {epoch + 1}"):
                 losses.append(self._step(batches, step))
             if step + 1 < stage.steps:
-                self.outlet.advance()
+                self.advance()
                 if time.perf_counter() - saved > _SECONDS_BETWEEN_CHECKPOINTS:
                     self.save()
                     saved = time.perf_counter()
@@ -648,7 +544,7 @@ class _StageLoop:
             )
         accuracy = self._validate()
         shown = "" if accuracy is None else f", validation {100 * accuracy:.1f} %"
-        self.outlet.advance(1, f"epoch {epoch + 1}/{stage.epochs}: loss {mean:.3f}{shown}")
+        self.advance(1, f"epoch {epoch + 1}/{stage.epochs}: loss {mean:.3f}{shown}")
         seconds = round(time.perf_counter() - started, 3)
         return Epoch(self.progress.stage, epoch, rate, mean, accuracy, seconds)
 
@@ -677,7 +573,7 @@ class _StageLoop:
         stage = self.stage
         shape = stage.episode(self.training.way_shot)
         count, seed = stage.steps * stage.tasks_per_step, self._derived_seed("episodes", epoch)
-        return _drawn(self.training.episodes, shape, self.train_split.pool, count, seed)
+        return drawn_episodes(self.training.episodes, shape, self.train_split.pool, count, seed)
 
     def _loss(self, batches: Callable[[int], Batch], step: int) -> Tensor:
         """Return the loss of a step, the mean over its tasks or images."""

@@ -11,7 +11,7 @@ import pytest
 
 import fsf_benchmarks
 import fsf_reports
-import fsframework as fsf
+import fsframework
 from fsf_benchmarks import beside_printed
 from fsf_reports.values import Quantity, TableDeclaration
 from tests.conftest import Fsf
@@ -19,7 +19,7 @@ from tests.conftest import Fsf
 QUICK: dict[str, Any] = {
     "dataset": {"name": "planted", "n_per_class": 12, "size": 16}, "sampler": "fewstab", "way": 3,
     "shot": 1, "queries": 3, "tasks": 20, "training": {"epochs": 0}, "recipe": "none",
-    "progress": False, "device": "cpu",
+    "progress": False, "device": "cpu", "image_size": 16,
 }  # fmt: skip
 
 PAPER = """
@@ -54,6 +54,14 @@ class Broken(Paper):
 """
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[fsframework.Run]:
+    """A run of the printed method, and one of another."""
+    folder = tmp_path_factory.mktemp("beside")
+    where = {"runs_dir": folder / "runs", "cache_dir": folder / "cache"}
+    return [fsframework.run(method=name, **QUICK, **where) for name in ("ncc", "logistic")]
+
+
 @pytest.fixture
 def paper(distribution: Callable[..., None]) -> Callable[..., None]:
     """Install a package whose paper prints a gap."""
@@ -66,9 +74,15 @@ def paper(distribution: Callable[..., None]) -> Callable[..., None]:
     return install
 
 
-def test_the_values_of_the_cell_are_found(paper: Callable[..., None]) -> None:
+def test_a_run_says_where_its_gap_stands(
+    paper: Callable[..., None],
+    runs: list[fsframework.Run],
+    fsf: Fsf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FSF_RUNS", str(runs[0].folder.parent))
     paper(apart="other words")
-    run = fsf.run(method="ncc", **QUICK)
+    run, other = runs
     found = fsf_benchmarks.printed_values(run)
     assert [(one.measure, one.table) for one in found] == [
         ("acc-random", "Table 1"), ("wacc-gap", "Table 2"),
@@ -78,16 +92,8 @@ def test_the_values_of_the_cell_are_found(paper: Callable[..., None]) -> None:
         "measure": "wacc-gap", "value": 90.0, "half_width": 0.5, "source": "Toy et al.",
         "table": "Table 2", "apart": "other words",
     }  # fmt: skip
-    other = fsf.run(method="logistic", **QUICK)
     assert fsf_benchmarks.printed_values(other) == ()
     assert beside_printed(other) == ""
-
-
-def test_a_run_says_where_its_gap_stands(paper: Callable[..., None], fsf: Fsf) -> None:
-    import fsframework
-
-    paper(apart="other words")
-    run = fsframework.run(method="ncc", **QUICK)
     gap = run.estimates["wacc-gap"]
     told = beside_printed(run)
     half = (0.5**2 + (100 * gap.half_width) ** 2) ** 0.5
@@ -97,28 +103,28 @@ def test_a_run_says_where_its_gap_stands(paper: Callable[..., None], fsf: Fsf) -
     assert shown.returncode == 0, shown.stderr
     assert "90.00 ± 0.50" in shown.stdout
     assert f"{run.name}: {told}" in shown.stdout
-    found = json.loads(fsf("runs", "printed", run.name, "--json").stdout)
-    assert [one["measure"] for one in found[run.name]] == ["acc-random", "wacc-gap"]
+    raw = json.loads(fsf("runs", "printed", run.name, "--json").stdout)
+    assert raw == {run.name: [one.to_json() for one in found]}
 
 
-def test_a_gap_near_the_printed_one_is_not_told_apart(paper: Callable[..., None]) -> None:
-    run = fsf.run(method="ncc", **QUICK)
-    paper(gap=round(100 * run.estimates["wacc-gap"].value, 1))
-    assert beside_printed(run).endswith("; the value here cannot be distinguished from it.")
+def test_a_gap_near_the_printed_one_is_not_told_apart(
+    paper: Callable[..., None], runs: list[fsframework.Run]
+) -> None:
+    paper(gap=round(100 * runs[0].estimates["wacc-gap"].value, 1))
+    assert beside_printed(runs[0]).endswith("; the value here cannot be distinguished from it.")
 
 
-def test_a_report_shows_the_printed_values(paper: Callable[..., None]) -> None:
+def test_a_report_shows_the_printed_values(
+    paper: Callable[..., None], runs: list[fsframework.Run]
+) -> None:
     paper(apart="other <b>words</b>")
-    runs = [fsf.run(method=name, **QUICK) for name in ("ncc", "logistic")]
     made = fsf_reports.report(runs, sections=["printed-values"], progress=False)
     [part] = made.page.parts
     [table] = [block for block in part.blocks if isinstance(block, TableDeclaration)]
     values = fsf_benchmarks.printed_values(runs[0])
-    assert [(entry.row[0], entry.printed) for entry in table.entries] == [
-        ("ncc", value.value) for value in values
+    assert [(entry.row[0], entry.printed, entry.measured) for entry in table.entries] == [
+        ("ncc", value.value, Quantity.of(runs[0].estimates[value.measure])) for value in values
     ]
-    for entry, value in zip(table.entries, values, strict=True):
-        assert entry.measured == Quantity.of(runs[0].estimates[value.measure])
     assert table.notes == ("ncc, Table 2: other <b>words</b>",)
     assert "90.00 ± 0.50" in re.sub(r"<[^>]+>", " ", made.html)
     assert "other <b>" not in made.html

@@ -109,9 +109,6 @@ def test_a_choice_narrows_the_rows(planned: Any) -> None:
 
 def test_what_another_table_prints_is_not_called_not_printed(planned: Any) -> None:
     """Tables 2 and 7 have ProtoNet with ResNet12, and no table has it with ResNet10."""
-    one = {**DATA, "method": ["protonet"], "backbone": ["resnet12"]}
-    with pytest.raises(OptionError, match="and backbones; such rows are in Table 2 and 7$"):
-        described(planned("metacoco", one, {"only": "3"}))
     both = {"method": ["protonet", "toy-near"], "backbone": ["resnet10", "resnet12"], "shot": [1]}
     found = described(planned("metacoco", {**DATA, **both}, {"only": "3"}))
     assert {(e.tags["table"], e.tags["method"], e.tags["backbone"]) for e in found} == {
@@ -121,13 +118,23 @@ def test_what_another_table_prints_is_not_called_not_printed(planned: Any) -> No
     }
 
 
-def test_what_does_not_exist_is_told(planned: Any) -> None:
-    with pytest.raises(OptionError, match="only: must be among 2, 3, 7, not '4'"):
-        planned("metacoco", DATA, {"only": "4"})
-    with pytest.raises(PluginError, match="unknown method 'protonett'"):
-        planned("metacoco", {**DATA, "method": ["protonett"]}).run()
-    with pytest.raises(OptionError, match="no row of the tables asked for"):
-        described(planned("metacoco", {**DATA, "method": ["dn4"]}, {"only": "3"}))
+RESNET12 = {"method": ["protonet"], "backbone": ["resnet12"]}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "only", "error", "part"),
+    [
+        ({}, "4", OptionError, "only: must be among 2, 3, 7, not '4'"),
+        ({"method": ["protonett"]}, "", PluginError, "unknown method 'protonett'"),
+        ({"method": ["dn4"]}, "3", OptionError, "no row of the tables asked for"),
+        (RESNET12, "3", OptionError, "and backbones; such rows are in Table 2 and 7$"),
+    ],
+)
+def test_what_does_not_exist_is_told(
+    planned: Any, chosen: dict[str, Any], only: str, error: type[Exception], part: str
+) -> None:
+    with pytest.raises(error, match=part):
+        planned("metacoco", {**DATA, **chosen}, {"only": only} if only else {}).run()
 
 
 def test_data_that_allow_no_such_tasks_are_told_once_and_before(tables: Tables) -> None:
@@ -144,11 +151,12 @@ def test_data_that_allow_no_such_tasks_are_told_once_and_before(tables: Tables) 
 
 
 def test_experiments_are_listed_without_the_data(fsf: Fsf) -> None:
-    done = fsf("benchmark", "metacoco", "-o", "benchmark.only=7", "--dry-run")
+    asked = ("benchmark", "metacoco", "-o", "benchmark.only=7", "--method", "protonet")
+    done = fsf(*asked, "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "ProtoNet, Conv64F, 10-way 1-shot" in done.stdout
     assert "note: metacoco: not added yet; fsf data add metacoco PATH" in done.stdout
-    assert fsf("benchmark", "metacoco", "-o", "benchmark.only=7").returncode == 2
+    assert fsf(*asked).returncode == 2
 
 
 def test_printed_values_stand_beside(tables: Tables) -> None:

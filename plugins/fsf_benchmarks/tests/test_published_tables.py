@@ -113,6 +113,7 @@ def test_the_files_hold_what_was_published() -> None:
 
 
 HEAD = "dataset,shot,method,metric,value_percent,ci95_half_width\n"
+ROW = "miniImageNet,1,ANIL,wAcc-A,10.38,0.3\n"
 
 
 @pytest.mark.parametrize(
@@ -121,15 +122,10 @@ HEAD = "dataset,shot,method,metric,value_percent,ci95_half_width\n"
         ("dataset,shot,method\n", "row 1 lacks the column metric and value_percent"),
         (HEAD, "has no rows"),
         (HEAD + "miniImageNet,1,ANIL,wAcc-A,10.38\n", "row 2 does not have as many cells"),
-        (HEAD + "miniImageNet,1,ANIL,wAcc-A,10.38,0.3,9\n", "row 2 does not have as many cells"),
-        (HEAD + "MNIST,1,ANIL,wAcc-A,10.38,0.3\n", "dataset: must be one of miniImageNet"),
-        (HEAD + "miniImageNet,2,ANIL,wAcc-A,10.38,0.3\n", "row 2, shot: must be 1 or 5, not 2"),
-        (HEAD + "miniImageNet,1,MAML,wAcc-A,10.38,0.3\n", "'MAML'"),
-        (HEAD + "miniImageNet,1,ANIL,Acc,10.38,0.3\n", "must be one of wAcc-A, wAcc-R, not 'Acc'"),
-        (HEAD + "miniImageNet,1,ANIL,wAcc-A,ten,0.3\n", "value_percent: must be a number from 0"),
-        (HEAD + "miniImageNet,1,ANIL,wAcc-A,nan,0.3\n", "must be a number"),
-        (HEAD + "miniImageNet,1,ANIL,wAcc-A,103.8,0.3\n", "to 100, not '103.8'"),
-        (HEAD + "miniImageNet,1,ANIL,wAcc-A,10.38,0.3\n" * 2, "row 3: miniImageNet, 1, ANIL"),
+        (HEAD + ROW.replace("miniImageNet", "MNIST"), "dataset: must be one of miniImageNet"),
+        (HEAD + ROW.replace("10.38", "nan"), "value_percent: must be a number from 0"),
+        (HEAD + ROW.replace("10.38", "103.8"), "to 100, not '103.8'"),
+        (HEAD + ROW * 2, "row 3: miniImageNet, 1, ANIL"),
     ],
 )
 def test_a_file_that_is_no_such_table_is_refused(tmp_path: Path, text: str, part: str) -> None:

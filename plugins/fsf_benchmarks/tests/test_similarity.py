@@ -99,29 +99,21 @@ def test_templates_stand_around_names(similar: Similar) -> None:
     assert found["context", "blue"]["m_te"] == pytest.approx((1 + np.sqrt(0.5)) / 3, abs=1e-6)
 
 
-def test_images_are_shown_once(
+def test_images_are_shown_once_and_an_interrupted_call_goes_on(
     similar: Similar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log"
     monkeypatch.setenv("TOY_CLIP_LOG", str(log))
-    similar("--batch-size", "2")
-    assert len(log.read_text()) == 5
-    similar("--template", "the {}", "--json")
-    assert len(log.read_text()) == 5
-    similar("--split", "val")
-    assert len(log.read_text()) == 7  # another set of images has features of its own
-
-
-def test_an_interrupted_call_goes_on(
-    similar: Similar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOY_CLIP_LOG", str(tmp_path / "log"))
     monkeypatch.setenv("TOY_CLIP_STOPS", "2")
     assert similar("--batch-size", "2").returncode == 130
     monkeypatch.delenv("TOY_CLIP_STOPS")
     found = groups(similar("--batch-size", "2", "--json"))
-    assert len((tmp_path / "log").read_text()) == 5
+    assert len(log.read_text()) == 5
     assert found["all", ""]["m_ce"] == pytest.approx(np.mean(CE), abs=1e-6)
+    similar("--template", "the {}", "--json")
+    assert len(log.read_text()) == 5
+    similar("--split", "val")
+    assert len(log.read_text()) == 7  # another set of images has features of its own
 
 
 def test_without_contexts_there_is_one_similarity(

@@ -24,20 +24,26 @@ from fsframework.interfaces import (
 from fsframework.values import ImagePool, TaskSet, UInt8Array, task_rng
 
 
-class ToyImages(Dataset):
+class _Coloured(Dataset):
+    """Classes of equal sizes, each of a colour; the first six are for training."""
+
+    def _fill(self, n_classes: int, n_images: int, n_validation: int) -> None:
+        self.class_names = names = tuple(f"c{i:02d}" for i in range(n_classes))
+        self.labels = np.repeat(np.arange(n_classes), n_images)
+        self.keys = tuple(f"{names[c]}/{i:03d}" for i, c in enumerate(self.labels))
+        test = 6 + n_validation
+        self.splits = {"train": names[:6], "val": names[6:test], "test": names[test:]}
+
+
+class ToyImages(_Coloured):
     """15 classes of 30 images of 8 x 8 pixels: a class is a colour, a word a brightness."""
 
     native_size = 8
 
     def __init__(self, *, seed: int = 0, wordless: bool = False) -> None:
-        self.class_names = tuple(f"c{i:02d}" for i in range(15))
-        self.labels = np.repeat(np.arange(15), 30)
-        self.keys = tuple(f"{self.class_names[c]}/{i:03d}" for i, c in enumerate(self.labels))
-        names = self.class_names
-        self.splits = {"train": names[:6], "val": names[6:9], "test": names[9:]}
+        self._fill(15, 30, 3)
         words = ("dark", "bright", "plain;dark", "plain")
-        column = tuple(words[i % 4] for i in range(450))
-        self.metadata = {} if wordless else {"words": column}
+        self.metadata = {} if wordless else {"words": tuple(words[i % 4] for i in range(450))}
         self.seed = seed
         self.fingerprint = f"toy-images-{seed}-{wordless}"
 
@@ -48,17 +54,13 @@ class ToyImages(Dataset):
         return np.clip(colour + noise, 0, 255).astype(np.uint8)
 
 
-class ToyContexts(Dataset):
+class ToyContexts(_Coloured):
     """24 classes of 24 images of 16 x 16 pixels: a class is a colour, a context a strong tint."""
 
     native_size = 16
 
     def __init__(self) -> None:
-        self.class_names = tuple(f"c{i:02d}" for i in range(24))
-        self.labels = np.repeat(np.arange(24), 24)
-        self.keys = tuple(f"{self.class_names[c]}/{i:03d}" for i, c in enumerate(self.labels))
-        names = self.class_names
-        self.splits = {"train": names[:6], "val": names[6:12], "test": names[12:]}
+        self._fill(24, 24, 6)
         self.metadata = {"context": tuple(f"tint-{i % 4}" for i in range(576))}
         self.fingerprint = "toy-contexts"
 
@@ -175,11 +177,8 @@ class ToyEyes(AttributeDetector):
         return [frozenset({"dark" if image.mean() < 128 else "bright"}) for image in images]
 
 
-class ToyMissing(AttributeDetector):
+class ToyMissing(ToyEyes):
     """Its model is not there."""
 
     def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
         raise DataError("the toy model is in no cache")
-
-    def detect(self, images: Sequence[Any]) -> list[frozenset[str]]:
-        raise NotImplementedError

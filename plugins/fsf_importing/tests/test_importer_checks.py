@@ -8,7 +8,7 @@ import torch
 from fsf_importing.interfaces import CheckpointImporter, ImportedModel
 from fsframework.errors import DataError
 from fsframework.testing import check_component, checks_for, parametrize_with_checks
-from tests.misdeclared import changed, misdeclared
+from tests.misdeclared import changed, hashed, misdeclared
 
 
 class Single(CheckpointImporter):
@@ -98,6 +98,13 @@ class Trusting(Single):
             raise DataError(f"{path}: {error}") from None
 
 
+class Hashed(Single):
+    """What it reads depends on the hashes of the process."""
+
+    def load(self, path):
+        return {name: tensor + hashed() for name, tensor in super().load(path).items()}
+
+
 BROKEN = {
     "check_construction": object,
     "check_options_typed": Positional,
@@ -119,6 +126,7 @@ BROKEN = {
     "check_folder_untouched": Converting,
     "check_damage": Confident,
     "check_no_code_is_run": Trusting,
+    "check_fresh_process": Hashed,
 }
 
 

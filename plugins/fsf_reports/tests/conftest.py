@@ -76,3 +76,10 @@ def one_shot(small_runs: Path) -> list[Path]:
     """The runs on tasks of one shot."""
     runs = [run for run in api.runs(small_runs) if run.record.tested.n_shot == 1]
     return sorted(run.folder for run in runs)
+
+
+@pytest.fixture(scope="session")
+def methods(one_shot: list[Path]) -> dict[str, api.Run]:
+    """The runs on tasks of one shot, by their methods."""
+    runs = map(api.load_run, one_shot)
+    return {run.record.method.name: run for run in runs if run.record.method is not None}

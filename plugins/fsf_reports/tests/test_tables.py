@@ -56,6 +56,12 @@ def test_the_headline_is_that_of_the_public_function(one_shot: list[Path]) -> No
         own = found[entry.row, entry.column]
         assert (own.measured, own.mark) == (entry.measured, entry.mark)
     assert "On planted, 3-way 1-shot: 24 tasks per arm; 95 % intervals, closed" in made.notes[0]
+    rows = list(csv.DictReader(io.StringIO(to_csv(made))))
+    for row, entry in zip(rows, made.entries, strict=True):
+        assert entry.measured is not None
+        assert float(row["measured"]) == pytest.approx(entry.measured.value, abs=1e-6)
+        names = row["method"], row["quantity"], row["mark"]
+        assert names == (entry.row[0], entry.column, entry.mark)
 
 
 def test_columns_are_chosen_by_name_or_head_and_rows_grouped(small_runs: Path) -> None:
@@ -110,17 +116,6 @@ def test_parts_of_a_run_are_those_of_a_breakdown(name: str, by: Any, one_shot: l
     rows = fsf_statistics.breakdown(one_shot[0], by).rows
     found = {(entry.row, entry.column): repr(entry.measured) for entry in made.entries}
     assert found == {(row.names, row.arm): repr(Quantity.of(row.estimate)) for row in rows}
-
-
-def test_csv_has_every_digit(one_shot: list[Path]) -> None:
-    made = table(one_shot)
-    rows = list(csv.DictReader(io.StringIO(to_csv(made))))
-    for row, entry in zip(rows, made.entries, strict=True):
-        assert entry.measured is not None
-        assert float(row["measured"]) == pytest.approx(entry.measured.value, abs=1e-6)
-        assert (row["method"], row["quantity"], row["mark"]) == (
-            entry.row[0], entry.column, entry.mark,
-        )  # fmt: skip
 
 
 def test_markdown_and_html_show_names_as_text(parsed: Any) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import fsframework as fsf
-from fsframework.engine.preparation import stage_digests
-from fsframework.engine.stages import Stage
+from fsframework.engine.stages import Stage, stage_digests
 from fsframework.errors import DataError, OptionError
 
 DATA = {"name": "planted", "size": 32, "n_per_class": 8}

@@ -1,3 +1,3 @@
 """The fixtures of the repository's own tests: calls of fsf in a folder of its own."""
 
-from tests.conftest import _own_folders, fsf, fsf_process  # noqa: F401
+from tests.conftest import _own_folders, fsf  # noqa: F401

@@ -1,15 +1,19 @@
-"""Breakdowns against values worked by hand."""
+"""Breakdowns against values worked by hand, and those of runs, from their folders alone."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from fsf_statistics.breakdowns import breakdown, described_images
+import fsframework as fsf
+from fsf_statistics import breakdown, harmful_pairs
+from fsf_statistics.breakdowns import described_images
 from fsframework.errors import DataError, OptionError
 from fsframework.statistics.crossed import crossed
 from fsframework.values import (
@@ -41,7 +45,6 @@ def tasks_of(attribute: list[list[int]] | None = None, *, arm: str = "random") -
     )
     if attribute is not None:
         tasks = tasks.with_attributes(TABLE, np.array(attribute))
-
     return dataclasses.replace(tasks, arm=arm)
 
 
@@ -140,7 +143,6 @@ def test_a_gap_is_welchs_or_paired_and_corrected_for_the_number_of_gaps(paired: 
 
 def test_classes_that_are_relabelled_give_the_same_rows() -> None:
     pool = ImagePool(KEYS, 1 - POOL.labels, ("dog", "cat"), POOL.metadata, TABLE)
-
     tasks = dataclasses.replace(tasks_of(), classes=np.tile([1, 0], (3, 1)))
     outcomes = ArmOutcomes({"random": answered(tasks, RIGHT)}, Arms({"random": tasks}))
     for by in ("class", "pair"):
@@ -151,7 +153,6 @@ def test_classes_that_are_relabelled_give_the_same_rows() -> None:
 
 
 def test_words_of_a_placebo_are_those_of_other_images_of_the_class() -> None:
-
     tasks = dataclasses.replace(tasks_of(), placebo=True)
     shown = described_images(tasks, POOL)
     assert np.array_equal(POOL.labels[shown], POOL.labels[tasks.query])
@@ -230,3 +231,66 @@ def test_one_task_gives_no_interval() -> None:
     for of, value in ((both[0], 1.0), (both, 0.75)):
         cat = breakdown(of, "class", pool=POOL).rows[0].estimate
         assert (cat.value, math.isnan(cat.low)) == (value, True)
+
+
+PLANTED = {"name": "planted", "n_per_class": 12, "size": 16}
+
+
+def ran(folder: Path, **more: object) -> fsf.Run:
+    return fsf.run(
+        method="ncc", sampler="fewstab", tasks=40, way=3, shot=1, queries=3, dataset=PLANTED,
+        training={"epochs": 0}, recipe="none", runs_dir=folder / "runs", cache_dir=folder / "cache",
+        progress=False, device="cpu", image_size=16, **more,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> fsf.Run:
+    return ran(tmp_path_factory.mktemp("runs"))
+
+
+def test_a_run_keeps_its_images_and_words(run: fsf.Run) -> None:
+    pool = fsf.pool(PLANTED)
+    assert (run.pool.keys, run.pool.fingerprint) == (pool.keys, pool.fingerprint)
+    assert run.pool.attributes.fingerprint == pool.attributes.fingerprint
+
+
+def test_images_or_words_of_another_run_are_refused(run: fsf.Run, tmp_path: Path) -> None:
+    folder = tmp_path / run.name
+    shutil.copytree(run.folder, folder)
+    fsf.pool({**PLANTED, "seed": 1}).attributes.save(folder / "words.parquet")
+    with pytest.raises(DataError, match="not drawn with its words"):
+        _ = fsf.load_run(folder).pool
+    fsf.pool(PLANTED, split="val").save(folder / "images.parquet")
+    with pytest.raises(DataError, match="not drawn from its images"):
+        _ = fsf.load_run(folder).pool
+
+
+def test_parts_and_whole_agree(run: fsf.Run) -> None:
+    found = breakdown(run, "class")
+    for arm, outcomes in run.outcomes.items():
+        rows = [row for row in found.rows if row.arm == arm]
+        right = sum(row.estimate.value * row.n_queries for row in rows)
+        assert sum(row.n_queries for row in rows) == outcomes.predictions.size
+        assert right / outcomes.predictions.size == pytest.approx(outcomes.task_accuracy.mean())
+    by_name = breakdown(run.folder, "class")
+    assert by_name.to_json() == found.to_json()
+
+
+def test_outcomes_need_a_pool(run: fsf.Run) -> None:
+    with pytest.raises(OptionError, match="give pool"):
+        harmful_pairs(run.outcomes)
+    found = harmful_pairs(run.outcomes, pool=run.pool)
+    assert found.to_json() == harmful_pairs(run).to_json()
+    assert np.isfinite([row.p for row in found.tested]).all()
+
+
+def test_runs_over_seeds_have_a_breakdown_and_no_harmful_pairs(run: fsf.Run) -> None:
+    again = ran(run.folder.parent.parent, seeds=[0, 1])
+    found = breakdown(again, "class")
+    alone = [breakdown(one, "class").rows for one in again.runs]
+    for row, *own in zip(found.rows, *alone, strict=True):
+        assert row.estimate.value == pytest.approx(np.mean([one.estimate.value for one in own]))
+        assert row.estimate.n_seeds == 2
+    with pytest.raises(OptionError, match="2 training seeds: give one of the runs"):
+        harmful_pairs(again)

@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-import fsframework as fsf_api
-from fsframework.records import find_run
+import fsframework as api
 from tests.conftest import Fsf
 
-TINY = (
-    "--dataset", "planted", "-o", "dataset.size=16", "-o", "dataset.n_per_class=20",
-    "--shot", "1", "--queries", "4", "--tasks", "30",
-)  # fmt: skip
-UNTRAINED = ("-o", "training.epochs=0")
-TRAINED = ("-o", "training.epochs=1", "-o", "training.steps=2", "-o", "training.validation_tasks=2")
+TINY: dict[str, Any] = {
+    "dataset": {"name": "planted", "size": 16, "n_per_class": 20}, "shot": 1, "queries": 4,
+    "tasks": 30, "image_size": 16, "progress": False,
+}  # fmt: skip
+UNTRAINED = {"epochs": 0}
+TRAINED = {"epochs": 1, "steps": 2, "validation_tasks": 2}
+PAIR = ("ncc", "logistic")
 
 
-def made(fsf: Fsf, *arguments: str) -> None:
-    done = fsf("run", *TINY, *arguments, "--json")
-    assert done.returncode == 0, done.stderr
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of two methods by their names, and of one of them on other tasks."""
+    folder = tmp_path_factory.mktemp("compared")
+    common = {**TINY, "runs_dir": folder / "runs", "cache_dir": folder / "cache"}
+    common["training"] = UNTRAINED
+    for name, seed in (("ncc", 0), ("logistic", 0), ("ncc-elsewhere", 1)):
+        method = name.partition("-")[0]
+        api.run(method=method, name=name, sampler="fewstab", seed=seed, **common)
+    return Path(common["runs_dir"])
 
 
-def refused(fsf: Fsf, *arguments: str) -> str:
+@pytest.fixture
+def own_runs(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands find these runs by name."""
+    monkeypatch.setenv("FSF_RUNS", str(runs_dir))
+
+
+def refused(fsf: Fsf, *arguments: Any) -> str:
     done = fsf(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     return done.stderr
@@ -38,18 +54,12 @@ def measures(fsf: Fsf, *arguments: str) -> dict[str, dict]:
     return {part["measure"]: part for part in json.loads(done.stdout)["comparisons"]}
 
 
-@pytest.fixture
-def two(fsf: Fsf) -> Fsf:
-    for method in ("ncc", "logistic"):
-        made(fsf, "--method", method, *UNTRAINED)
-    return fsf
-
-
-def test_two_runs_in_every_measure(two: Fsf, tmp_path: Path) -> None:
-    found = measures(two, "ncc", "logistic", "--interval", "image-level")
+@pytest.mark.usefixtures("own_runs")
+def test_two_runs_in_every_measure(fsf: Fsf, runs_dir: Path) -> None:
+    found = measures(fsf, *PAIR, "--interval", "image-level")
     names = ["acc-random", "acc-biased", "wacc-random", "wacc-biased", "wacc-gap"]
     assert list(found) == names
-    runs = {name: fsf_api.load_run(name, tmp_path / "runs") for name in ("ncc", "logistic")}
+    runs = {name: api.load_run(name, runs_dir) for name in PAIR}
     for label, run in runs.items():
         for name, comparison in found.items():
             # What the run said of itself: closed, by Student or Welch.
@@ -61,56 +71,45 @@ def test_two_runs_in_every_measure(two: Fsf, tmp_path: Path) -> None:
                 assert own[key] == said[key]
     opened = found["acc-random"]["pairs"][0]["difference"]
     assert (opened["scope"], opened["estimator"]) == ("open", "image-level")
-    closed = fsf_api.compare(list(runs.values()), "acc")["acc-random"].pairs[0].difference
-    assert opened["value"] == pytest.approx(closed.value)
-    assert opened["high"] - opened["low"] > closed.high - closed.low
     assert found["wacc-biased"]["values"]["ncc"]["scope"] == "closed"
     # The call gives what the command prints.
-    called = fsf_api.compare(list(runs.values()), interval="image-level")
+    called = api.compare(list(runs.values()), interval="image-level")
     assert called.to_json()["comparisons"] == list(found.values())
-
-
-def test_arms_of_contexts_are_compared_as_pairs(fsf: Fsf, tmp_path: Path) -> None:
-    for method in ("ncc", "logistic"):
-        made(fsf, "--method", method, *UNTRAINED, "--sampler", "context", "--way", "2",
-             "-o", "sampler.column=background")  # fmt: skip
-    found = measures(fsf, "ncc", "logistic", "--statistic", "acc", "--statistic", "gap")
-    assert list(found) == ["acc-iid", "acc-ood", "wacc-gap"]
-    difference = found["wacc-gap"]["pairs"][0]["difference"]
-    assert (difference["estimator"], difference["n_tasks"]) == ("student-t", 30)
-    gaps = []
-    for name in ("ncc", "logistic"):
-        outcomes = fsf_api.load_run(name, tmp_path / "runs").outcomes
-        worst = {arm: o.class_accuracy.min(axis=1) for arm, o in outcomes.items()}
-        gaps.append(worst["iid"] - worst["ood"])
-    assert difference["value"] == pytest.approx(float((gaps[0] - gaps[1]).mean()))
-    unknown = refused(fsf, "compare", "ncc", "logistic", "--statistic", "wacc-biased")
-    for part in ("--statistic", "'wacc-biased'", "acc-iid, acc-ood, acc-gap"):
+    assert list(measures(fsf, *PAIR, "--statistic", "acc", "--statistic", "gap")) == [
+        "acc-random", "acc-biased", "wacc-gap",
+    ]  # fmt: skip
+    unknown = refused(fsf, "compare", *PAIR, "--statistic", "wacc-iid")
+    for part in ("--statistic", "'wacc-iid'", "acc-random, acc-biased, acc-gap"):
         assert part in unknown
 
 
-def test_other_tasks_and_runs_without_outcomes_are_refused(two: Fsf, tmp_path: Path) -> None:
-    made(two, "--method", "ncc", *UNTRAINED, "--seed", "1")
-    names = sorted(p.name for p in (tmp_path / "runs").glob("ncc*"))
-    other = refused(two, "compare", *names)
+@pytest.mark.usefixtures("own_runs")
+def test_other_tasks_and_runs_without_outcomes_are_refused(
+    fsf: Fsf, runs_dir: Path, tmp_path: Path
+) -> None:
+    names = ("ncc", "ncc-elsewhere")
+    other = refused(fsf, "compare", *names)
     for name in names:
-        assert f"ncc conv64f {name[-8:]}" in other, "both are called ncc"
+        fingerprint = api.load_run(name, runs_dir).record.fingerprint
+        assert f"ncc conv64f {fingerprint[:8]}" in other, "both are called ncc"
     assert "--by-tasks" in other
-    for path in (tmp_path / "runs" / names[0]).glob("outcomes-*"):
+    bare = shutil.copytree(runs_dir / "ncc", tmp_path / "ncc")
+    for path in bare.glob("outcomes-*"):
         path.unlink()
-    assert "no outcomes" in refused(two, "compare", names[0], "logistic")
-    assert "no run 'logistics'" in refused(two, "compare", "logistics", "logistic")
+    assert "no outcomes" in refused(fsf, "compare", bare, "logistic")
+    assert "no run 'logistics'" in refused(fsf, "compare", "logistics", "logistic")
 
 
 def test_threads_are_told_where_a_run_was_trained_and_they_differ(
-    fsf_process: Fsf, fsf: Fsf, monkeypatch: pytest.MonkeyPatch
+    fsf: Fsf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    made(fsf_process, "--name", "one", *TRAINED, "--sampler", "random")
-    made(fsf_process, "--name", "plain", "--method", "ncc", *UNTRAINED, "--sampler", "random")
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    trained = ("--method", "matchingnet", *TRAINED, "--sampler", "random")
-    made(fsf_process, "--name", "two", *trained)
+    def run(name: str, method: str, training: dict[str, int]) -> None:
+        api.run(name=name, method=method, training=training, sampler="random", **TINY)
+
+    run("one", "protonet", TRAINED)
+    run("plain", "ncc", UNTRAINED)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    run("two", "matchingnet", TRAINED)
     assert "PyTorch thread" not in fsf("compare", "one", "plain").stdout
     told = fsf("compare", "one", "plain", "two").stdout
     [first] = [line for line in told.splitlines() if "computed with 1 PyTorch thread;" in line]
@@ -118,6 +117,34 @@ def test_threads_are_told_where_a_run_was_trained_and_they_differ(
     assert "matchingnet: computed with 2 PyTorch threads;" in told
     ranked = fsf("rank", "one", "plain", "two", "--columns", "acc-random", "wacc-random")
     assert "one, plain: computed with 1 PyTorch thread;" in ranked.stdout
+
+
+def test_runs_of_several_seeds_are_one_row(fsf: Fsf) -> None:
+    small = {"dataset": {"name": "planted", "n_per_class": 12, "size": 16}, "queries": 3}
+    common = {**TINY, **small, "way": 3, "tasks": 20, "sampler": "random", "training": UNTRAINED}
+    for method, asked in (("ncc", "0-2"), ("protonet", "0,1"), ("logistic", "5")):
+        api.run(method=method, seeds=asked, **common)
+    seeds = {"ncc": "3", "protonet": "2", "logistic": "1"}
+    done = fsf("compare", "runs", "--statistic", "acc", "--explain")
+    assert done.returncode == 0, done.stderr
+    said, _, full = done.stdout.partition("acc-random on")
+    table = [line.split() for line in said.splitlines()]
+    assert {cells[0]: cells[1] for cells in table if len(cells) > 4 and cells[3] == "±"} == seeds
+    lines = full.splitlines()
+    assert lines[1].split()[3:6] == ["between", "seeds", "seeds"]
+    assert sorted(line.split()[0] for line in lines[2:5]) == sorted(seeds)
+    assert done.stdout.count("crossed-t, paired") == 3, "every pair has a method with several seeds"
+    assert "note: logistic: one seed" in done.stdout
+    assert "note: protonet: two seeds" in done.stdout
+    rows = list(csv.DictReader(fsf("compare", "runs", "--format", "csv").stdout.splitlines()))
+    assert {row[one]: row[f"{one}_seeds"] for row in rows for one in ("first", "second")} == seeds
+    assert "--interval percentile" in refused(fsf, "compare", "runs", "--interval", "percentile")
+    runs = [row["run"] for row in json.loads(fsf("runs", "list", "--json").stdout)]
+    columns = ("--columns", "acc-random", "wacc-random", "--resamples", "50")
+    heads, row = (line.split() for line in fsf("rank", *runs, *columns).stdout.splitlines()[1:3])
+    assert (heads[:2], row[:4]) == (["rows", "seeds"], ["3", "1", "to", "3"])
+    (part,) = json.loads(fsf("rank", *runs, *columns, "--json").stdout)["parts"]
+    assert sorted(part["n_seeds"]) == [1, 2, 3]
 
 
 @pytest.fixture
@@ -133,8 +160,8 @@ def imported(fsf: Fsf, tmp_path: Path) -> Fsf:
 
 
 def test_accuracies_are_no_model(imported: Fsf, tmp_path: Path) -> None:
-    run = find_run("one-open", tmp_path / "runs")
-    assert "holds accuracies" in refused(imported, "run", "--model", str(run), *TINY)
+    [run] = (tmp_path / "runs").glob("one-open*")
+    assert "holds accuracies" in refused(imported, "run", "--model", run, "--shot", "1")
 
 
 def test_the_table_says_what_every_interval_is(imported: Fsf) -> None:

@@ -190,6 +190,7 @@ def test_tasks_are_told_apart_by_as_few_options_as_do_it() -> None:
 QUICK = {
     "dataset": {"name": "planted", "n_per_class": 12, "size": 16}, "sampler": "fewstab", "shot": 1,
     "tasks": 30, "way": 3, "queries": 3, "training": {"epochs": 0}, "progress": False,
+    "image_size": 16,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The number of queries: moments without bias, intervals that cover, plans that hold."""
+"""The number of queries and the size of a study: moments without bias, intervals that cover."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from scipy import stats
 from fsf_samplers import DepletingSampler
 from fsf_statistics.planning import TaskSupply, best_queries
 from fsf_statistics.queries import QueryPlan, uniform_tasks
-from fsf_statistics.query_bounds import QueryBounds
+from fsf_statistics.query_bounds import (
+    QueryBounds,
+    answer_parts,
+    bounds_of,
+    ratios_without_each_task,
+)
 from fsf_statistics.query_variance import PilotAnswers, PilotSums, QueryVariance, pilot_of
-from fsf_statistics.study import StudyPlan
-from fsframework.errors import DataError, InfeasibleTask, OptionError
-from fsframework.values import ImagePool, Outcomes
+from fsf_statistics.study import StudyPlan, detectable_difference, paired_pilot, tasks_needed
+from fsframework.errors import DataError
+from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes
 from tests.gaussians import gaussian_answers, gaussian_pilot, gaussian_truth
 
 SEED = 20240904
@@ -26,11 +31,16 @@ SEED = 20240904
 # -- The study of section 4: two Gaussians at -1 and 1, nearest centre -----------------------------
 
 
+def in_the_limit(shot: int) -> QueryVariance:
+    """Return what endlessly many tasks of the study would measure."""
+    alpha, within = gaussian_truth(shot)
+    return QueryVariance(2, shot, 10**9, 0.8, alpha, within)
+
+
 def test_variance_of_the_mean_follows_the_formula() -> None:
     rng = np.random.default_rng(SEED)
     numbers = np.array([1, 2, 3, 5, 7, 10, 15, 20, 28])
     for shot, least in ((1, 0.95), (5, 0.98)):
-        alpha, within = gaussian_truth(shot)
         measured = []
         for n_query in numbers:
             n_tasks = 500 // (shot + int(n_query))
@@ -38,15 +48,10 @@ def test_variance_of_the_mean_follows_the_formula() -> None:
             means = right.reshape(1500, -1).mean(axis=1)
             measured.append(means.var(ddof=1))
         values = np.array(measured)
-        predicted = (shot + numbers) / 500 * (alpha + within / numbers)
+        predicted = (shot + numbers) / 500 * in_the_limit(shot).variance(numbers)
         error = ((values - predicted) ** 2).sum() / ((values - values.mean()) ** 2).sum()
         assert 1 - error >= least, (shot, 1 - error)
-
-
-def test_best_number_grows_with_the_shots() -> None:
-    best = [math.sqrt(s * w / a) for s in (1, 5, 10, 20) for a, w in [gaussian_truth(s)]]
-    assert best == sorted(best)
-    assert [int(b) for b in best] == [1, 24, 99, 277]
+    assert [int(in_the_limit(shot).best) for shot in (1, 5, 10, 20)] == [1, 24, 99, 277]
 
 
 # -- Moments ---------------------------------------------------------------------------------------
@@ -140,31 +145,40 @@ def test_the_tasks_counted_are_those_drawn(sizes: tuple[int, ...]) -> None:
 
 
 def test_tasks_of_very_large_data_are_counted_soon() -> None:
-    sizes = np.full(1000, 20_000)
-    most = 1000 * 20_000 // 5 // 2
+    sizes = np.full(1000, 4_000)
+    most = 1000 * 4_000 // 5 // 2
     assert 0.99 * most < uniform_tasks(sizes, 5, 2) <= most
 
 
 # -- The best number -------------------------------------------------------------------------------
 
 
-MEASURED = QueryVariance(5, 5, 600, 0.7, 0.004, 0.02)
 SUPPLY = TaskSupply((600,) * 20, 5, 5)
 # At chance, so that nothing is added for failed tasks.
 AT_CHANCE = QueryBounds(QueryVariance(5, 5, 600, 0.2, 0.004, 0.02), 0.003, 0.005, 0.95)
 
 
 def test_the_best_number_gives_the_shortest_interval() -> None:
-    assert MEASURED.best == pytest.approx(5)
-    found = best_queries(SUPPLY, MEASURED)
-    assert abs(found - 5) <= 1
+    pilot = AT_CHANCE.found
+    assert pilot.best == pytest.approx(5)
     assert SUPPLY.most_tasks(5) == 240
     widths = {
-        q: stats.t.ppf(0.975, n - 1) * math.sqrt(float(MEASURED.variance(q)) / n)
+        q: stats.t.ppf(0.975, n - 1) * math.sqrt(float(pilot.variance(q)) / n)
         for q in range(1, 60)
         for n in [SUPPLY.most_tasks(q)]
     }
+    found = best_queries(SUPPLY, pilot)
     assert min(widths, key=lambda q: widths[q]) == found
+    assert abs(found - 5) <= 1
+    plan = QueryPlan(SUPPLY, AT_CHANCE, "by-what-is-left")
+    assert (plan.n_query, plan.n_tasks(5), plan.left_over(5, 240)) == (found, 240, 0)
+    advice = {one.topic: one.sentence for one in plan.advice()}
+    assert set(advice) == {"queries", "tasks"}
+    assert f"{plan.n_tasks(plan.n_query):,} 5-way 5-shot tasks" in advice["tasks"]
+    # By what is left every image is used: 33 tasks of 3 x 2. Uniform choices leave some over.
+    other = QueryPlan(TaskSupply((50, 50, 50, 50), 3, 1), choose="uniform")
+    advice = {one.topic: one.sentence for one in other.advice()}
+    assert (other.n_query, advice["sampler"].split()[0]) == (1, "33")
 
 
 def test_where_no_number_is_best_some_tasks_are_left() -> None:
@@ -177,19 +191,6 @@ def test_where_no_number_is_best_some_tasks_are_left() -> None:
     assert any("unbounded" in one.sentence for one in plan.advice())
 
 
-def test_a_plan_takes_the_shortest_interval() -> None:
-    plan = QueryPlan(SUPPLY, AT_CHANCE, "by-what-is-left")
-    assert abs(plan.n_query - 5) <= 1
-    assert (plan.n_tasks(5), plan.left_over(5, 240)) == (240, 0)
-    advice = {one.topic: one.sentence for one in plan.advice()}
-    assert set(advice) == {"queries", "tasks"}
-    assert f"{plan.n_tasks(plan.n_query):,} 5-way 5-shot tasks" in advice["tasks"]
-    # By what is left every image is used: 33 tasks of 3 x 2. Uniform choices leave some over.
-    other = QueryPlan(TaskSupply((50, 50, 50, 50), 3, 1), choose="uniform")
-    advice = {one.topic: one.sentence for one in other.advice()}
-    assert (other.n_query, advice["sampler"].split()[0]) == (1, "33")
-
-
 def test_without_a_pilot_the_papers_number() -> None:
     plan = QueryPlan(TaskSupply((600,) * 20, 5, 1))
     assert plan.n_query == 1
@@ -199,44 +200,17 @@ def test_without_a_pilot_the_papers_number() -> None:
     assert (math.isnan(study.row(1).half_width), study.curve()) == (True, [])
 
 
-def test_a_study_tells_what_its_tasks_show() -> None:
-    plan = StudyPlan(QueryPlan(SUPPLY, AT_CHANCE, "by-what-is-left"), AT_CHANCE)
-    n_query = plan.queries.n_query
-    widths = {q: plan.row(q).half_width for q in (1, 2, 4, n_query, 8, 15, 50)}
-    assert min(widths, key=lambda q: widths[q]) == n_query
-    row = plan.row(5)
-    assert (row.n_tasks, row.left_over, math.isnan(row.paired)) == (240, 0, True)
-    assert row.variance == pytest.approx((0.004 + 0.02 / 5) / 240)
-    assert n_query in [row.n_query for row in plan.rows()]
-    least = min(plan.curve(), key=lambda point: point[1])[0]
-    assert abs(least - n_query) <= 1
-    row = StudyPlan(QueryPlan(SUPPLY, AT_CHANCE), AT_CHANCE, correlation=0.8, difference=0.01).row(
-        5
-    )
-    assert row.paired < row.unpaired
-    assert row.needed_paired == pytest.approx(0.2 * row.needed_unpaired, rel=0.05)
-
-
-def test_what_cannot_be_planned_is_refused() -> None:
+def test_what_is_no_pilot_is_refused() -> None:
     rng = np.random.default_rng(SEED)
     pilot = gaussian_pilot(rng, 5, 9, 5)
     alike = dataclasses.replace(pilot, values=np.ones_like(pilot.values))
-    for made, error, part in (
-        (lambda: TaskSupply((11,) * 5, 5, 5), InfeasibleTask, "5-way 5-shot"),
-        (lambda: TaskSupply((600,) * 5, 1, 5), OptionError, "at least 2 ways"),
-        (lambda: gaussian_pilot(rng, 5, 20, 1), DataError, "at least 2 queries"),
-        (lambda: gaussian_pilot(rng, 5, 1, 5), DataError, "at least 3 tasks"),
-        (lambda: QueryVariance.of(alike), DataError, "answered alike"),
-        (lambda: QueryPlan(SUPPLY, level=95), OptionError, "level .* 95"),
-        (lambda: QueryPlan(SUPPLY, choose="all"), OptionError, "uniform, by-what-is-left"),
-        (lambda: QueryPlan(SUPPLY, least_tasks=1), OptionError, "least_tasks .* 1"),
-        (lambda: StudyPlan(QueryPlan(SUPPLY), correlation=2.0), OptionError, "correlation .* 2"),
+    for made, part in (
+        (lambda: gaussian_pilot(rng, 5, 20, 1), "at least 2 queries"),
+        (lambda: gaussian_pilot(rng, 5, 1, 5), "at least 3 tasks"),
+        (lambda: QueryVariance.of(alike), "answered alike"),
     ):
-        with pytest.raises(error, match=part):
+        with pytest.raises(DataError, match=part):
             made()
-
-
-def test_tasks_and_outcomes_must_belong_together() -> None:
     pool = ImagePool(tuple(map(str, range(90))), np.repeat(np.arange(3), 30), ("a", "b", "c"))
     sampler = DepletingSampler(n_way=2, n_shot=1, n_query=4)
     tasks, other = (sampler.draw(pool, None, seed) for seed in (0, 1))
@@ -244,3 +218,125 @@ def test_tasks_and_outcomes_must_belong_together() -> None:
     assert pilot_of(tasks, outcomes).accuracies.tolist() == [0.5] * len(tasks)
     with pytest.raises(DataError, match="other tasks"):
         pilot_of(other, outcomes)
+
+
+# -- Intervals of the best number ------------------------------------------------------------------
+
+
+def bounded(pilot: PilotAnswers) -> QueryBounds:
+    return bounds_of(pilot, QueryVariance.of(pilot))
+
+
+def test_a_single_pilot_of_200_tasks() -> None:
+    # All images that are not in the support are its queries: 1,000 images, each task asks 990.
+    best = in_the_limit(5).best
+    rng = np.random.default_rng(SEED)
+    spreads = [bounded(gaussian_pilot(rng, 5, 200, 495, 500)) for _ in range(100)]
+    near = [abs(math.log(s.found.cautious / best)) <= math.log(1.5) for s in spreads]
+    assert np.mean(near) >= 0.75  # 86 % of 600 in benchmarks/query_number.py
+    assert np.mean([s.low <= best <= s.high for s in spreads]) >= 0.93
+
+
+def test_intervals_cover_in_pilots_with_images_of_their_own() -> None:
+    rng = np.random.default_rng(SEED)
+    for shot, n_tasks, n_query in ((1, 100, 15), (5, 400, 60), (5, 200, 10)):
+        best = in_the_limit(shot).best
+        found = [bounded(gaussian_pilot(rng, shot, n_tasks, n_query)) for _ in range(200)]
+        assert np.mean([s.low <= best <= s.high for s in found]) >= 0.93
+
+
+def test_intervals_cover_in_five_ways_of_unlike_classes() -> None:
+    rng = np.random.default_rng(SEED)
+    difficulty = 0.4 * rng.normal(size=20)
+
+    def drawn(n_tasks: int) -> tuple[FloatArray, IntArray]:
+        classes = np.argsort(rng.random((n_tasks, 20)), axis=1)[:, :5]
+        shift = 0.25 * rng.normal(size=(n_tasks, 1)) + 0.4 * rng.normal(size=(n_tasks, 5))
+        return np.asarray(stats.norm.cdf(0.6 + difficulty[classes] + shift)), classes
+
+    accuracy, _ = drawn(200_000)
+    noise = (accuracy * (1 - accuracy)).mean() / 5
+    best = math.sqrt(5 * noise / accuracy.mean(axis=1).var())
+    spreads = []
+    for _ in range(300):
+        accuracy, classes = drawn(100)
+        right = (rng.random((100, 5, 15)) < accuracy[:, :, None]).astype(float)
+        images = np.arange(100 * 5 * 20).reshape(100, 5, 20)
+        spreads.append(bounded(PilotAnswers(right, classes, images[:, :, :5], images[:, :, 5:])))
+    assert np.mean([s.low <= best <= s.high for s in spreads]) >= 0.92
+    assert np.mean([best / 1.5 <= s.found.best <= best * 1.5 for s in spreads]) >= 0.95
+
+
+def test_tasks_and_answers_have_the_part_that_leaving_them_out_shows() -> None:
+    rng = np.random.default_rng(SEED)
+    pilot = gaussian_pilot(rng, 1, 12, 30, 31)
+    sums = PilotSums(pilot)
+    fields = ("values", "classes", "support", "query")
+    left = [
+        dataclasses.replace(pilot, **{f: np.delete(getattr(pilot, f), t, axis=0) for f in fields})
+        for t in range(12)
+    ]
+    ratios = [s.alpha / s.within for s in map(PilotSums, left)]
+    np.testing.assert_allclose(ratios_without_each_task(sums), ratios)
+    # Scaling every answer's weight changes nothing.
+    assert abs(answer_parts(sums).sum()) < 1e-9
+
+
+# -- What a study shows ----------------------------------------------------------------------------
+
+
+def test_a_study_tells_what_its_tasks_show() -> None:
+    plan = StudyPlan(QueryPlan(SUPPLY, AT_CHANCE, "by-what-is-left"), AT_CHANCE)
+    n_query = plan.queries.n_query
+    row = plan.row(5)
+    assert (row.n_tasks, row.left_over, math.isnan(row.paired)) == (240, 0, True)
+    assert row.variance == pytest.approx((0.004 + 0.02 / 5) / 240)
+    assert row.half_width == pytest.approx(stats.t.ppf(0.975, 239) * math.sqrt(row.variance))
+    assert n_query in [row.n_query for row in plan.rows()]
+    least = min(plan.curve(), key=lambda point: point[1])[0]
+    assert abs(least - n_query) <= 1
+    queries = QueryPlan(SUPPLY, AT_CHANCE)
+    row = StudyPlan(queries, AT_CHANCE, correlation=0.8, difference=0.01).row(5)
+    assert row.paired < row.unpaired
+    assert row.needed_paired == pytest.approx(0.2 * row.needed_unpaired, rel=0.05)
+
+
+def test_pairing_takes_out_what_two_methods_share() -> None:
+    rng = np.random.default_rng(SEED)
+    images = np.arange(300 * 2 * 21).reshape(300, 2, 21)
+    right = rng.random((300, 2, 20)) < rng.beta(6, 2, (300, 1, 1))
+    classes = np.tile(np.arange(2), (300, 1))
+    first = PilotAnswers(right.astype(float), classes, images[:, :, :1], images[:, :, 1:])
+    flipped = np.where(rng.random(first.values.shape) < 0.05, 1 - first.values, first.values)
+    own = QueryVariance.of(first)
+    pair = QueryVariance.of(paired_pilot(first, dataclasses.replace(first, values=flipped)))
+    assert 0 <= pair.variance(5) < own.variance(5)
+    assert pair.unseen == 0
+    assert (own.of_differences, pair.of_differences) == (False, True)
+    assert pair.mean == pytest.approx(float((first.values - flipped).mean()))
+
+
+def test_a_detectable_difference_is_found_as_often_as_said() -> None:
+    quantiles = stats.t.ppf(0.975, 39) + stats.t.ppf(0.8, 39)
+    exact = float(quantiles * math.sqrt(0.02 / 40))
+    assert detectable_difference(0.02, 40, paired=True) == exact
+    rng = np.random.default_rng(SEED)
+    for n_tasks, paired in ((12, True), (60, False)):
+        shift = detectable_difference(0.02, n_tasks, paired=paired)
+        noise = rng.normal(0, math.sqrt(0.02 if paired else 0.01), (4000, 2, n_tasks))
+        if paired:
+            mean, variance = noise[:, 0].mean(axis=1) + shift, noise[:, 0].var(axis=1, ddof=1)
+        else:
+            mean = shift + noise[:, 0].mean(axis=1) - noise[:, 1].mean(axis=1)
+            variance = noise.var(axis=2, ddof=1).sum(axis=1)
+        freedom = n_tasks - 1 if paired else 2 * n_tasks - 2
+        found = mean / np.sqrt(variance / n_tasks) > stats.t.ppf(0.975, freedom)
+        assert found.mean() == pytest.approx(0.8, abs=0.03)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_as_many_tasks_as_needed_and_no_more(paired: bool) -> None:
+    for difference in (0.3, 0.05, 0.011):
+        count = tasks_needed(0.013, difference, paired=paired)
+        assert detectable_difference(0.013, count, paired=paired) <= difference
+        assert count == 2 or detectable_difference(0.013, count - 1, paired=paired) > difference

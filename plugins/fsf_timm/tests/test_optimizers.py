@@ -10,8 +10,9 @@ import torch
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
 from fsframework.engine.learning import training
+from fsframework.engine.learning.episodes import EPISODES
 from fsframework.engine.learning.model import FewShotModel, build_model
-from fsframework.engine.learning.training import EPISODES, Split, Training, train
+from fsframework.engine.learning.training import Split, Training, train
 from fsframework.engine.stages import Stage
 from tests.toys import Blobs, Classifier, Counting, Killed, TinyBackbone, component
 

@@ -103,7 +103,7 @@ class Sharing:
 
         work = functools.partial(_do_rows, secrets.token_hex(8), self._work())
         parts, logs = slices_of(rows, block), folder / "logs"
-        with held(folder, reporter, waiting=waiting):
+        with held(folder, reporter.note, waiting=waiting):
             with reporter.stage(label, len(rows)) as advance:
                 for index, result in mapped(
                     self.launcher, work, parts, name=label, logs=logs, died=died

@@ -10,15 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fsframework as fsf
-from fsframework.engine.words import (
-    class_words,
-    filtered,
-    images_with_class_words,
-    names_class,
-    without_class_words,
-)
+from fsframework.api.data import images_with_class_words, names_class
 from fsframework.errors import DataError, OptionError
-from fsframework.values import AttributeTable
+from fsframework.interfaces import Dataset
+from fsframework.values import AttributeTable, UInt8Array
 from tests.toys import Blobs, pool_of
 
 
@@ -28,10 +23,6 @@ def words_of(table: AttributeTable | None) -> dict[str, set[str]]:
 
 
 word_lists = st.lists(st.sets(st.sampled_from("abcdefghij")), min_size=1, max_size=12)
-
-
-def table_of(words: list[set[str]]) -> AttributeTable:
-    return AttributeTable.from_words([str(i) for i in range(len(words))], words)
 
 
 class Textured(Blobs):
@@ -104,28 +95,23 @@ class TestClassWords:
     @pytest.mark.parametrize(
         ("class_name", "words"),
         [
-            ("001.Black_footed_Albatross", {"black", "footed", "albatross"}),
-            ("n02099601 golden retriever", {"golden", "retriever"}),
-            ("golden_retriever", {"golden", "retriever"}),
-            ("GoldenRetriever", {"golden", "retriever"}),
-            ("Greek/character01", {"greek", "character"}),
-            ("Bank_of_the_River", {"bank", "river"}),
-            ("jack-o'-lantern", {"jack", "o", "lantern"}),
-            ("carpenter's kit", {"carpenter", "kit"}),
-            ("Cafe\u0301 Ole\u0301", {"caf\u00e9", "ol\u00e9"}),  # as macOS stores names
+            ("001.Black_footed_Albatross", "black footed albatross"),
+            ("n02099601 golden retriever", "golden retriever"),
+            ("GoldenRetriever", "golden retriever"),
+            ("Greek/character01", "greek character"),
+            ("Bank_of_the_River", "bank river"),
+            ("jack-o'-lantern", "jack o lantern"),
+            ("carpenter's kit", "carpenter kit"),
+            ("Cafe\u0301 Ole\u0301", "caf\u00e9 ol\u00e9"),  # as macOS stores names
         ],
     )
-    def test_tokens_and_the_compound(self, class_name: str, words: set[str]) -> None:
-        found = class_words(class_name)
-        assert words < found
-        (compound,) = found - words
-        assert set(compound.split()) == words
-        assert compound.split() == sorted(words, key=compound.split().index)
+    def test_each_token_and_the_compound_name_the_class(self, class_name: str, words: str) -> None:
+        assert all(names_class(word, class_name) for word in (words, *words.split()))
+        assert not names_class(f"{words} bed", class_name)
 
     @pytest.mark.parametrize("class_name", ["n02099601", "0042", "the", ""])
-    def test_a_name_without_words_has_none(self, class_name: str) -> None:
-        assert class_words(class_name) == frozenset()
-        assert not names_class("the", class_name)
+    def test_a_name_without_words_is_named_by_none(self, class_name: str) -> None:
+        assert not any(names_class(word, class_name) for word in ("the", "n", "42", class_name))
 
     @pytest.mark.parametrize(
         ("word", "class_name"),
@@ -153,29 +139,45 @@ class TestClassWords:
         assert not names_class(word, class_name)
 
     def test_words_leave_the_images_of_their_own_class_alone(self) -> None:
-        pool = pool_of(
-            {
-                "n1/golden_retriever": ["grass retrievers", "golden sofa", "grass"],
-                "Grasses": ["grass retriever", "sofa"],
-                "003": ["golden"],
-            }
-        )
-        assert images_with_class_words(pool).tolist() == [True, True, False, True, False, False]
-        left = without_class_words(pool)
+        classes = {
+            "n1/golden_retriever": ["grass retrievers", "golden sofa", "grass"],
+            "Grasses": ["grass retriever", "sofa"],
+            "003": ["golden"],
+        }
+        whole = pool_of(classes)
+        assert images_with_class_words(whole).tolist() == [True, True, False, True, False, False]
+        left = fsf.pool(dataset_of(whole), drop_class_words=True, progress=False)
         assert words_of(left.attributes) == {
             "000": {"grass"}, "001": {"sofa"}, "002": {"grass"},
             "003": {"retriever"}, "004": {"sofa"}, "005": {"golden"},
         }  # fmt: skip
         assert not images_with_class_words(left).any()
-        assert left.attributes is not None
-        assert filtered(left.attributes).words == ("golden", "grass", "retriever", "sofa")
-
-    def test_nothing_to_take_away_gives_the_pool_itself(self) -> None:
-        pool = pool_of({"dog": ["cat"], "cat": ["sofa"]})
-        assert without_class_words(pool) is pool
+        assert left.attributes.words == ("golden", "grass", "retriever", "sofa")
 
 
-class TestFiltered:
+class Worded(Dataset):
+    """Images that are never looked at."""
+
+    def image(self, index: int) -> UInt8Array:
+        raise AssertionError
+
+
+def dataset_of(pool: fsf.ImagePool) -> Dataset:
+    """Return the images of a pool as a data set, with their words."""
+    data, words = Worded(), pool.attributes
+    data.keys, data.labels, data.class_names = pool.keys, pool.labels, pool.class_names
+    data.splits, data.fingerprint = {"test": pool.class_names}, pool.fingerprint
+    data.metadata = {"words": tuple(";".join(words.words_of(i)) for i in range(len(pool)))}
+    return data
+
+
+def kept(table: AttributeTable, **choice: object) -> AttributeTable:
+    """Return the table of a pool of these images that is given this one."""
+    pool = fsf.ImagePool(table.keys, np.zeros(len(table), int), ("a",), {}, table)
+    return fsf.pool(dataset_of(pool), attributes=table, progress=False, **choice).attributes
+
+
+class TestDroppedWords:
     TABLE = AttributeTable.from_words(
         ["x", "y", "z"],
         [{f"w{i:02}" for i in range(20)}, {"w03", "w17"}, {"w03"}],
@@ -183,36 +185,26 @@ class TestFiltered:
         ["one", "two", "three"],
     )
 
-    def test_rare_words_go(self) -> None:
-        left = filtered(self.TABLE, min_count=2)
-        assert left.words == ("w03", "w17")
+    def test_rare_and_listed_words_go(self) -> None:
+        left = kept(self.TABLE, min_count=2)
         assert words_of(left) == {"x": {"w03", "w17"}, "y": {"w03", "w17"}, "z": {"w03"}}
         assert (left.captions, dict(left.provenance)) == (self.TABLE.captions, {"detector": "d"})
-
-    def test_listed_words_go_and_unknown_ones_are_passed_over(self) -> None:
-        left = filtered(self.TABLE, drop=frozenset({"w03", "nothing"}))
-        assert words_of(left)["y"] == {"w17"}
-        assert len(left.words) == 19
-
-    def test_words_that_no_image_has_go(self) -> None:
-        table = AttributeTable(("x",), ("a", "b"), np.array([[2]], np.uint8))
-        assert filtered(table).words == ("b",)
+        left = kept(self.TABLE, drop_words=("w03", "nothing"))
+        assert (words_of(left)["y"], len(left.words)) == ({"w17"}, 19)
 
     def test_all_words_can_go(self) -> None:
-        left = filtered(self.TABLE, min_count=4)
+        left = kept(self.TABLE, min_count=4)
         assert (left.words, left.bits.shape) == ((), (3, 0))
-
-    def test_nothing_to_drop_gives_the_table_itself(self) -> None:
-        assert filtered(self.TABLE) is self.TABLE
 
     def test_a_count_below_one_is_refused(self) -> None:
         with pytest.raises(OptionError, match="min_count must be at least 1, not 0"):
-            filtered(self.TABLE, min_count=0)
+            kept(self.TABLE, drop_words=("w03",), min_count=0)
 
     @settings(max_examples=40, deadline=None)
     @given(word_lists, st.integers(1, 4), st.sets(st.sampled_from("abcdefghij")))
     def test_against_sets(self, words: list[set[str]], least: int, drop: set[str]) -> None:
-        kept = {w for w in "abcdefghij" if sum(w in s for s in words) >= least} - drop
-        left = filtered(table_of(words), min_count=least, drop=frozenset(drop))
-        assert left.words == tuple(sorted(kept))
-        assert list(words_of(left).values()) == [s & kept for s in words]
+        wanted = {w for w in "abcdefghij" if sum(w in s for s in words) >= least} - drop
+        table = AttributeTable.from_words([str(i) for i in range(len(words))], words)
+        left = kept(table, min_count=least, drop_words=tuple(sorted(drop)))
+        assert left.words == tuple(sorted(wanted))
+        assert list(words_of(left).values()) == [s & wanted for s in words]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fsf_benchmarks.interfaces import (
@@ -204,6 +204,62 @@ def check_cautions_told(make: Make) -> None:
         )
 
 
+@suite.check(after=[check_tables, check_tags_differ])
+def check_values_in_place(make: Make) -> None:
+    """A value that belongs to experiments by its names is made of theirs."""
+    selection, arms = toy_selection(), make().arms
+    usual = _results(make)
+    described = [result.description for result in usual]
+    before = _values(make, usual)
+    moving: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for place in range(0, len(described), max(1, len(described) // _MOVED)):
+        results = toy_benchmark_results(selection, described, arms=arms, moved=place)
+        for where, (_, value) in _values(make, results).items():
+            if where in before and value != before[where][1]:
+                moving.setdefault(where, []).append(described[place].tags)
+    for where, tags in moving.items():
+        named = _named_tags(before[where][0], [one.tags for one in described])
+        require(
+            any(all(own.get(key) == value for key, value in named.items()) for own in tags),
+            f"{', '.join(where)} moves with the experiment {dict(tags[0])}, not with {named}",
+        )
+
+
+_MOVED = 12
+"""Experiments whose values are moved, one at a time, to see what becomes of them."""
+
+
+def _values(
+    make: Make, results: BenchmarkResults
+) -> dict[tuple[str, ...], tuple[dict[str, Any], Quantity | None]]:
+    """Return by place what is said about each value, and the value."""
+    found: dict[tuple[str, ...], tuple[dict[str, Any], Quantity | None]] = {}
+    for table in make().tables(results):
+        for entry in table.entries:
+            names = dict(zip(table.row_names, entry.row, strict=True))
+            about = {"column": entry.column, **names, **entry.about}
+            found[table.name, *entry.row, entry.column] = about, entry.measured
+    for figure in make().figures(results):
+        for panel in figure.panels:
+            for series in panel.series:
+                for point in series.points:
+                    names = (panel.title, series.name, str(point.x), point.label)
+                    about = dict(zip(("panel", "series", "x", "label"), names, strict=True))
+                    found[figure.name, *names] = about, point.y
+    return found
+
+
+def _named_tags(about: Mapping[str, Any], tags: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the tags that names of a value are, by key or where no other key has such a tag."""
+    known = {(key, str(value)): value for one in tags for key, value in one.items()}
+    named = {key: known[key, str(text)] for key, text in about.items() if (key, str(text)) in known}
+    for text in map(str, about.values()):
+        keys = [key for key, value in known if value == text]
+        if len(keys) == 1 and not text.isdigit():
+            named.setdefault(keys[0], known[keys[0], text])
+    return named
+
+
 @suite.check(after=[check_failures_told])
 def check_figures(make: Make) -> None:
     """``figures`` gives declarations whose values are quantities, or missing where runs failed."""
@@ -247,3 +303,13 @@ def check_printed(make: Make) -> None:
     for one in found:
         require(isinstance(one, PrintedValue), f"it must give PrintedValue, not {one!r}")
         require(False, f"it prints {one} for a method and data that no publication has")
+
+
+@suite.answers(after=[check_tables, check_repeatable])
+def _answers(make: Make) -> dict[str, str]:
+    results = _results(make)
+    return {
+        "the experiments": repr(_described(make, toy_selection())),
+        "the tables": repr(list(make().tables(results))),
+        "the figures": repr(list(make().figures(results))),
+    }

@@ -74,6 +74,7 @@ def toy_benchmark_results(
     *,
     arms: Sequence[str] = (),
     failed: bool = False,
+    moved: int | None = None,
 ) -> BenchmarkResults:
     """Return made-up results of experiments: the estimates of Acc and wAcc in several arms.
 
@@ -82,10 +83,12 @@ def toy_benchmark_results(
         experiments: as a benchmark describes them.
         arms: that the benchmark declares; of two, the first is the control.
         failed: whether all of them failed.
+        moved: place of an experiment with other values than usual.
     """
     described = list(experiments)
     made = [
-        _toy_result(one, seed, tuple(arms), failed=failed) for seed, one in enumerate(described)
+        _toy_result(one, seed + (seed == moved) * len(described), tuple(arms), failed=failed)
+        for seed, one in enumerate(described)
     ]
     return BenchmarkResults(selection, made)
 
@@ -116,8 +119,8 @@ def _toy_result(
     return ExperimentResult(
         description=description,
         options=options,
-        folder=Path("toys") / str(seed),
-        fingerprint=f"toy-{seed}",
+        folder=Path("toys") / description.name,
+        fingerprint=f"toy-{description.name}",
         data_fingerprint="toy images",
         trained=True,
         n_tasks=dict.fromkeys(arms, 6),

@@ -187,3 +187,9 @@ def check_no_code_is_run(make: Make) -> None:
             _read_or_refused(make, folder, f"{path.name} as a checkpoint with code")
             require(not mark.exists(), f"reading {path.name} ran the code in it")
             path.write_bytes(sound)
+
+
+@suite.answers(after=[check_same_again])
+def _answers(make: Make) -> dict[str, Any]:
+    with _checkpoint(make) as folder:
+        return _described(make().read(folder))

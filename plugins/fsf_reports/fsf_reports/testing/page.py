@@ -142,3 +142,8 @@ def check_repeatable(make: Make) -> None:
     first = used.write(_page())
     require(first == used.write(_page()), "a second call writes another file")
     require(first == make().write(_page()), "another instance writes another file")
+
+
+@suite.answers(after=[check_repeatable])
+def _answers(make: Make) -> dict[str, str]:
+    return {"the page": make().write(_page())}

@@ -165,3 +165,10 @@ def check_nothing_to_draw(make: Make) -> None:
             require(not path.exists(), "it must leave no file of a figure without a value")
             return
     require(False, "a figure without a value must be a DataError, but it was drawn")
+
+
+@suite.answers(after=[check_same_again])
+def _answers(make: Make) -> dict[str, bytes]:
+    # The objects of a PDF may be in another order.
+    suffixes = [suffix for suffix in make().formats if suffix != "pdf"]
+    return {f"the .{suffix} file": _drawn(make, toy_figure(), suffix) for suffix in suffixes}

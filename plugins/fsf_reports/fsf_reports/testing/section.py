@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
 from fsf_reports.interfaces import ReportedRuns, Section
 from fsf_reports.testing.toys import toy_runs
-from fsf_reports.values import Block, Gallery, TaskBrowser
+from fsf_reports.values import (
+    Block,
+    FigureDeclaration,
+    Gallery,
+    TableDeclaration,
+    TaskBrowser,
+    Text,
+)
 from fsframework.errors import FsfError
 from fsframework.testing import Make, NotApplicable, Suite, require
 
@@ -102,6 +110,42 @@ def check_repeatable(make: Make) -> None:
     require(first == _blocks(make, runs), "another instance gives other blocks")
 
 
+@suite.check(after=[check_blocks, check_repeatable])
+def check_tasks_apart(make: Make) -> None:
+    """No number is made of runs on different tasks, whose difficulty differs."""
+
+    def of(first: int, second: int) -> dict[tuple[str, ...], str]:
+        runs = (
+            toy_runs(1, names=("first",), seed=first),
+            toy_runs(1, names=("second",), seed=second, task_seed=7),
+        )
+        return dict(_numbers(_blocks(make, ReportedRuns(run for part in runs for run in part))))
+
+    usual, one, other = of(0, 1), of(2, 1), of(0, 3)
+    for where in usual.keys() & one.keys() & other.keys():
+        require(
+            usual[where] in (one[where], other[where]),
+            f"{' '.join(where)} is made of two runs that have different tasks",
+        )
+
+
+def _numbers(blocks: list[Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the numbers of blocks, by what is said about each."""
+    for block in blocks:
+        if isinstance(block, TableDeclaration):
+            for entry in block.entries:
+                yield (block.name, *entry.row, entry.column), str(entry.measured)
+        elif isinstance(block, FigureDeclaration):
+            for panel in block.panels:
+                for series in panel.series:
+                    for point in series.points:
+                        where = (block.name, panel.title, series.name, str(point.label or point.x))
+                        yield where, f"{point.x} {point.y}"
+        elif isinstance(block, Text):
+            for text in block.paragraphs:
+                yield (re.sub(r"\d+(\.\d+)?", "N", text),), text
+
+
 @suite.check(after=[check_blocks])
 def check_runs_unchanged(make: Make) -> None:
     """The runs are not changed."""
@@ -117,3 +161,8 @@ def _facts(runs: ReportedRuns, number: int) -> Any:
     assert run.outcomes is not None
     digests = {arm: outcomes.digest for arm, outcomes in run.outcomes.items()}
     return run.label, repr(run.record), dict(run.estimates), dict(run.measures), digests
+
+
+@suite.answers(after=[check_repeatable])
+def _answers(make: Make) -> dict[str, str]:
+    return {"the blocks": repr(_blocks(make, toy_runs(2)))}

@@ -112,3 +112,8 @@ def check_any_names(make: Make) -> None:
         require(data, f"names such as {_NAMES[0]!r} give an empty .{suffix} file")
         if suffix == "html":
             require(b"<script>" not in data, "a name with markup becomes an element of the HTML")
+
+
+@suite.answers(after=[check_same_again])
+def _answers(make: Make) -> dict[str, bytes]:
+    return {f"the .{suffix} file": _written(make, suffix, toy_table()) for suffix in make().formats}

@@ -41,6 +41,8 @@ def toy_runs(
     names: Sequence[str] = ("first", "second"),
     finished: bool = True,
     words: bool = True,
+    task_seed: int = 0,
+    seed: int = 0,
 ) -> ReportedRuns:
     """Return runs as the sections of a report see them, on equal paired tasks.
 
@@ -49,6 +51,8 @@ def toy_runs(
         names: what runs, classes and words are called, repeated with a number.
         finished: whether they have outcomes.
         words: whether their images have words.
+        task_seed: of the tasks of both arms.
+        seed: of the answers of the first run.
 
     >>> runs = toy_runs(3)
     >>> [run.label for run in runs], len(runs.by_tasks())
@@ -65,14 +69,14 @@ def toy_runs(
         name=names[0], split="test", key_digest=pool.key_digest, pool=pool, read=_toy_pixels
     )
     contrast = Contrast("plain", "hard", paired=True)
-    tasks = {arm: _toy_tasks_of(pool, place) for place, arm in enumerate(contrast.arms)}
+    tasks = {arm: _toy_tasks_of(pool, task_seed + place) for place, arm in enumerate(contrast.arms)}
     arms = Arms(tasks, contrast)
     runs = []
-    for seed, label in enumerate(labels):
+    for number, label in enumerate(labels, seed):
         outcomes = {}
         for place, (arm, one) in enumerate(tasks.items()):
             made = toy_outcomes(
-                len(one), one.n_way, one.n_query, accuracy=0.9 - 0.2 * place, seed=seed
+                len(one), one.n_way, one.n_query, accuracy=0.9 - 0.2 * place, seed=number
             )
             outcomes[arm] = Outcomes.of(one, made.predictions)
         answered = ArmOutcomes(outcomes, arms)
