@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +17,7 @@ from fsframework.interfaces.component import Configurable
 if TYPE_CHECKING:
     from fsframework.testing import CheckResult, Make
 
-__all__ = ["Plugin", "check_plugin", "describe_plugin", "plugins"]
-
-_PLACE = {"selector": "detector.selector"}
-"""Option prefix of a kind that only appears as a part of another."""
+__all__ = ["Plugin", "check_plugins", "describe_plugin", "plugins"]
 
 
 def plugins(
@@ -70,15 +69,17 @@ def describe_plugin(
         PluginError: the name is unknown or ambiguous, or the plugin is broken.
     """
     registry = Registry(files)
-    plugin = _find(registry, name, kind)
+    [plugin] = _find(registry, name, kind)
     loaded = _load(registry, plugin)
     if plugin.kind == "command":
         return {**dataclasses.asdict(plugin), **_command_told(registry, plugin, loaded)}
+    # A selector only appears as a part of a detector.
+    place = "detector.selector" if plugin.kind == "selector" else plugin.kind
     return {
         **dataclasses.asdict(plugin),
         "doc": inspect.getdoc(loaded) or "",
         "facts": _facts(loaded),
-        "options": _options(loaded, _PLACE.get(plugin.kind, plugin.kind)),
+        "options": _options(loaded, place),
     }
 
 
@@ -128,44 +129,51 @@ def _facts(cls: type[Any]) -> dict[str, Any]:
 
 
 def _json(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return list(value)
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+    return json.loads(json.dumps(value, default=str))
 
 
-def check_plugin(
-    name: str,
+def check_plugins(
+    name: str | None = None,
     kind: str | None = None,
     *,
+    distribution: str | None = None,
     options: Mapping[str, Any] | None = None,
     files: Sequence[str | Path] = (),
-) -> dict[str, list[CheckResult]]:
-    """Check that a plugin keeps the contract of its kind.
-
-    If plugins of several kinds have the name, all of them are checked.
+) -> Iterator[tuple[Plugin, list[CheckResult]]]:
+    """Check that plugins keep the contracts of their kinds.
 
     Args:
-        name: of the plugin, with its argument if it takes one (``folder:./images``).
-        kind: only the plugin of this kind.
-        options: of the plugin; those of a component within it have dotted names.
+        name: of the plugin, with its argument if it takes one (``folder:./images``); by default all
+            are checked that need no option and no data, and of the others it is said why not. If
+            plugins of several kinds have the name, all of them are checked.
+        kind: only plugins of this kind.
+        distribution: only plugins of this distribution.
+        options: of the named plugin; those of a component within it have dotted names.
         files: Python files whose plugin classes are known too.
 
-    Returns:
-        By kind a result per check.
+    Yields:
+        A plugin with a result per check.
 
     Raises:
-        PluginError: the name is unknown, or ambiguous although options are given, or a plugin is
-            broken.
+        PluginError: the name or distribution is unknown, or the name ambiguous although options are
+            given, or the named plugin is broken.
         OptionError: an option is wrong, or given for a command.
     """
-    from fsframework.testing import check_component
+    from fsframework.testing import check_component, if_possible
 
-    registry, bare = Registry(files), name.partition(":")[0]
-    # Options belong to one plugin.
-    found = [_find(registry, bare, kind)] if options else _find_all(registry, bare, kind)
-    # All are made before the first is checked, so that a wrong option is told at once.
-    makes = {p.kind: _make(registry, p, name, options or {}) for p in found}
-    return {kind: check_component(make, kind) for kind, make in makes.items()}
+    registry = Registry(files)
+    if name is None:
+        found = [p for p in registry.plugins(kind) if distribution in (None, p.distribution)]
+        if not found:
+            raise PluginError(f"no plugin is of the distribution {distribution!r}")
+        makes = [(p, if_possible(partial(_make, registry, p, p.name, {}))) for p in found]
+    else:
+        # Options belong to one plugin.
+        found = (_find if options else _find_all)(registry, name.partition(":")[0], kind)
+        # All are made before the first is checked, so that a wrong option is told at once.
+        makes = [(p, _make(registry, p, name, options or {})) for p in found]
+    for plugin, make in makes:
+        yield plugin, check_component(make, plugin.kind)
 
 
 def _make(registry: Registry, plugin: Plugin, name: str, options: Mapping[str, Any]) -> Make:
@@ -184,24 +192,22 @@ def _make(registry: Registry, plugin: Plugin, name: str, options: Mapping[str, A
     return resolve_component(registry, kind, given_tree({kind: name, **own}, "call")[kind]).create
 
 
-def _find(registry: Registry, name: str, kind: str | None) -> Plugin:
-    """Find a plugin by name, and by kind where several kinds have the name."""
+def _find(registry: Registry, name: str, kind: str | None) -> list[Plugin]:
+    """Find the one plugin of a name, and of a kind where several kinds have the name."""
     found = _find_all(registry, name, kind)
     if len(found) > 1:
         kinds = " and a ".join(plugin.kind for plugin in found)
         raise PluginError(f"{name!r} is a {kinds}; choose one with --kind")
-    return found[0]
+    return found
 
 
 def _find_all(registry: Registry, name: str, kind: str | None) -> list[Plugin]:
     """Find the plugins of a name, sorted by kind: at least one."""
     if kind is not None:
         return [registry.find(kind, name)]
-    known = registry.plugins()
-    kinds = sorted({plugin.kind for plugin in known if plugin.name == name})
+    kinds = {plugin.kind for plugin in registry.plugins() if plugin.name == name}
     if not kinds:
-        names = sorted({plugin.name for plugin in known})
-        raise PluginError(
-            f"unknown plugin {name!r}{close_matches(name, names)}; known: {', '.join(names)}"
-        )
-    return [registry.find(one, name) for one in kinds]
+        names = sorted({plugin.name for plugin in registry.plugins()})
+        hint = close_matches(name, names)
+        raise PluginError(f"unknown plugin {name!r}{hint}; known: {', '.join(names)}")
+    return [registry.find(one, name) for one in sorted(kinds)]

@@ -31,6 +31,7 @@ def plugins() -> None:
       fsf plugins show renet
       fsf plugins check protonet
       fsf plugins check mine --plugin ./mine.py
+      fsf plugins check --distribution my-plugins
     """
 
 
@@ -82,38 +83,32 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
 
 
 @plugins.command("check")
-@_name
+@click.argument("name", required=False, shell_complete=any_plugin_name)
 @_kind
-@click.option(
-    "-o",
-    "--option",
-    "options",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="An option of the plugin, e.g. -o path=./images; repeatable.",
-)
-@shared("plugin", "json")
-def check_plugin(name: str, options: tuple[str, ...], as_json: bool, **given: Any) -> None:
+@click.option("--all", "every", is_flag=True, help="Check all plugins that need no option.")
+@click.option("--distribution", metavar="NAME", help="Check those of one distribution.")
+@shared("option", "plugin", "json")
+def check_plugin(name: str | None, every: bool, as_json: bool, **given: Any) -> None:
     """Check that a plugin keeps the contract of its kind; exit code 1 if it does not.
 
     If plugins of several kinds have the name, such as the method and the view
-    simclr, all of them are checked.
+    simclr, all of them are checked. Of many plugins, only what fails is shown.
     """
-    from fsframework.api import plugins as api
+    from fsframework.api.plugins import check_plugins
     from fsframework.cli import render
+    from fsframework.testing import counted
 
-    found = api.check_plugin(
-        name, given["kind"], options=key_values(options), files=given["plugin_files"]
-    )
-    rows = [(of, result) for of, results in found.items() for result in results]
+    options, files = key_values(given.pop("options")), given.pop("plugin_files")
+    several = every or given["distribution"] is not None
+    if several == (name is not None) or (several and options):
+        raise click.UsageError("give a NAME, with any options, or --all or --distribution")
+    rows = []
+    for plugin, results in check_plugins(name, **given, options=options, files=files):
+        rows += [{"kind": plugin.kind, "plugin": plugin.name, **vars(one)} for one in results]
+        if not as_json:
+            shown = [str(one) for one in results if not (several and one.passed)]
+            click.echo("\n".join([*shown, f"{plugin.kind} {plugin.name}: {counted(results)}"]))
     if as_json:
-        render.print_json([{"kind": of, **dataclasses.asdict(result)} for of, result in rows])
-    for of, results in {} if as_json else found.items():
-        for result in results:
-            message = f": {result.message}" if result.message else ""
-            click.echo(f"{result.outcome:<8}{result.name}{message}")
-        outcomes = [result.outcome for result in results]
-        counts = [f"{outcomes.count(one)} {one}" for one in ("passed", "failed", "skipped")]
-        click.echo(f"{of + ' ' if len(found) > 1 else ''}{name}: {', '.join(counts)}")
-    if not all(result.passed for _, result in rows):
+        render.print_json(rows)
+    if "failed" in {row["outcome"] for row in rows}:
         click.get_current_context().exit(1)

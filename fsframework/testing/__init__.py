@@ -32,6 +32,8 @@ from fsframework.testing._suite import (
     Suite,
     check_component,
     checks_for,
+    counted,
+    if_possible,
     parametrize_with_checks,
     require,
 )
@@ -53,6 +55,8 @@ __all__ = [
     "Suite",
     "check_component",
     "checks_for",
+    "counted",
+    "if_possible",
     "installed_command",
     "parametrize_with_checks",
     "require",

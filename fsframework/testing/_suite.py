@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import tempfile
 import time
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -16,8 +18,10 @@ import numpy as np
 from fsframework.components.kinds import kind_of
 from fsframework.components.package_files import top_level
 from fsframework.components.registry import Registry, kebab
-from fsframework.errors import FsfError
+from fsframework.errors import FsfError, PluginError
 from fsframework.interfaces.component import Configurable
+from fsframework.interfaces.detector import AttributeDetector
+from fsframework.interfaces.launcher import Launcher
 from fsframework.testing._random import seeded
 
 __all__ = [
@@ -31,6 +35,8 @@ __all__ = [
     "check_component",
     "check_options_stored",
     "checks_for",
+    "counted",
+    "if_possible",
     "options_of",
     "parametrize_with_checks",
     "require",
@@ -93,6 +99,9 @@ class CheckResult:
     def passed(self) -> bool:
         """Whether the check found no fault."""
         return self.outcome != "failed"
+
+    def __str__(self) -> str:
+        return f"{self.outcome:<8}{self.name}{f': {self.message}' if self.message else ''}"
 
 
 def require(condition: object, message: str) -> None:
@@ -442,6 +451,45 @@ def check_component(make: Make, kind: str | None = None) -> list[CheckResult]:
 
         start_fresh_process([_home_of(name)])  # while it starts, the other checks run
     return [_run(check, make) for check in checks]
+
+
+def counted(results: Iterable[CheckResult]) -> str:
+    """Return how many checks had each outcome, in words."""
+    outcomes = [result.outcome for result in results]
+    return ", ".join(f"{outcomes.count(one)} {one}" for one in ("passed", "failed", "skipped"))
+
+
+def if_possible(make_of: Callable[[], Make]) -> Make:
+    """Return what makes a component, or says why its checks are skipped: it needs options or data.
+
+    Args:
+        make_of: returns what makes the component.
+    """
+    tried: list[Make | str] = []
+
+    def make() -> Any:
+        if not tried:
+            try:
+                tried.append(make_of())
+                _try(tried[0]())
+            except PluginError:
+                raise
+            except FsfError as error:
+                tried[:] = [f"it needs more: {error}"]
+        if isinstance(tried[0], str):
+            raise NotApplicable(tried[0])
+        return tried[0]()
+
+    return make
+
+
+def _try(component: object) -> None:
+    """Do what fails where a model or a cluster is not there."""
+    if isinstance(component, AttributeDetector):
+        component.prepare(device="cpu", offline=True)
+    if isinstance(component, Launcher):
+        with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+            list(component.map(repr, [1], name="fsf-check", logs=Path(folder)))
 
 
 def _run(check: Check, make: Make) -> CheckResult:

@@ -349,7 +349,7 @@ def check_query_order(make: Make) -> None:
 def check_tasks_independent(make: Make) -> None:
     """The tasks of a batch do not influence each other."""
     method = built(make)
-    tasks, n = _TASKS["vectors" if method.embeds_images else method.consumes]
+    tasks, n = _TASKS["maps" if method.embeds_images else method.consumes]
     support, query = _embedded(method, _episode(method, tasks=tasks, n=n))
     together = _answer(method, support, query)
     for part in (*(slice(i, i + 1) for i in (0, 1, tasks - 1)), slice(1, 3)):

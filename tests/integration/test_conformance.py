@@ -21,7 +21,7 @@ COMMANDS = [plugin.name for plugin in FIRST_PARTY if plugin.kind == "command"]
 
 
 def test_the_package_of_every_other_plugin_runs_the_checks_on_it() -> None:
-    """The published data sets are found by the registry, as are methods and launchers."""
+    """Methods, launchers and published data sets have tests that find them by the registry."""
     unchecked = []
     for plugin in FIRST_PARTY:
         if plugin.kind in ("command", "dataset", "method", "launcher"):
@@ -107,6 +107,47 @@ def test_all_plugins_of_a_name_are_checked(fsf: Fsf, tmp_path: Path) -> None:
     told = fsf("plugins", "check", "acc", "--plugin", broken, "-o", "size=3")
     assert told.returncode == 2
     assert "'acc' is a section and a statistic; choose one with --kind" in told.stderr
+
+
+SEVERAL = """
+from fsframework.interfaces import Statistic
+
+class Half(Statistic):
+    "Half of the accuracy."
+    def per_task(self, outcomes):
+        return outcomes.class_accuracy.mean(axis=1) / 2
+
+class Demanding(Half):
+    "It must be told a factor."
+    def __init__(self, *, factor: float):
+        self.factor = factor
+
+class Twice(Half):
+    "Twice too large."
+    def per_task(self, outcomes):
+        return 4 * super().per_task(outcomes)
+"""
+
+
+def test_all_plugins_of_a_distribution_are_checked(fsf: Fsf, distribution: Any) -> None:
+    classes = {"half": "Half", "demanding": "Demanding"}
+    group = {name: f"several_toys:{cls}" for name, cls in classes.items()}
+    distribution("several-toys", {"fsframework.statistics": group}, "several_toys", SEVERAL)
+    bad = {"twice": "several_toys:Twice", "lost": "several_toys:Nothing"}
+    distribution("bad-toys", {"fsframework.statistics": bad})
+    good = fsf("plugins", "check", "--distribution", "several-toys", "--json")
+    assert good.returncode == 0, good.stdout
+    rows = json.loads(good.stdout)
+    skipped = [
+        r["plugin"] for r in rows if (r["name"], r["outcome"]) == ("check_bounds", "skipped")
+    ]
+    assert skipped == ["demanding"]
+    told = fsf("plugins", "check", "--distribution", "bad-toys", "--json")
+    assert told.returncode == 1
+    failed = [(r["plugin"], r["name"]) for r in json.loads(told.stdout) if r["outcome"] == "failed"]
+    assert failed == [("lost", "check_construction"), ("twice", "check_bounds")]
+    for wrong in ("--all", "acc"), ("--distribution", "nowhere"), ("--all", "-o", "size=3"), ():
+        assert fsf("plugins", "check", *wrong).returncode == 2
 
 
 def test_show_tells_options_and_facts(fsf: Fsf) -> None:

@@ -121,7 +121,7 @@ def test_a_target_that_is_no_command(written, failing):
 def test_a_command_of_the_core_is_checked_from_the_command_line(fsf):
     done = fsf("plugins", "check", "completion")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "completion: 10 passed, 0 failed, 0 skipped"
+    assert done.stdout.splitlines()[-1] == "command completion: 10 passed, 0 failed, 0 skipped"
 
 
 def test_checks_of_commands_do_not_import_torch():
