@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import fsframework
-from fsframework._calls import contained
+from fsframework._calls import entered
 from fsframework._files import atomic_write, held, load_sealed, save_sealed, sweep
 from fsframework.components.resolution import Component, plain
 from fsframework.engine.cache.images import Pixels
@@ -77,7 +77,7 @@ class RunResult:
     reused: bool
 
 
-@contained()
+@entered()
 def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     """Run an experiment, or finish or reuse an earlier run of the same fingerprint.
 

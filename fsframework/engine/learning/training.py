@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fsframework._calls import about, contained, malformed, named
+from fsframework._calls import about, contained, malformed, named, seeded
 from fsframework._files import load_sealed, remove_sealed, save_sealed, sweep
 from fsframework.components.resolution import Component
 from fsframework.engine.learning.batches import Split, StepBatches
@@ -31,7 +31,6 @@ from fsframework.engine.learning.model import (
     load_tensors,
     lowered,
     save_tensors,
-    seeded,
     weights_from,
 )
 from fsframework.engine.learning.scoring import check_tensor
@@ -375,7 +374,7 @@ class _StageLoop:
         if component is None:
             return whole
         n_base = self.train_split.pool.n_classes
-        with seeded(self._derived_seed("method"), torch.device("cpu")):
+        with seeded(self._derived_seed("method")):
             made = FewShotModel(whole.extractor, component.create(), whole.size, n_base)
         return made.to(self.device)
 
@@ -550,7 +549,7 @@ class _StageLoop:
         """Do one update and return its loss."""
         self.optimizer.zero_grad(set_to_none=True)
         method = self.model.method
-        with seeded(self._derived_seed("step", self.progress.epoch, step), self.device):
+        with seeded(self._derived_seed("step", self.progress.epoch, step)):
             loss = self._loss(batches, step)
             with contained(named(method), "the gradient of loss"):
                 self.scaler.scale(loss).backward()
