@@ -340,11 +340,7 @@ class _Predictor:
         """
         method = self._model.method
         rows = np.arange(min(len(self._query), self.tasks_a_batch, _TASKS_IN_TWO_ORDERS))
-        if (
-            method.transductive
-            or self._draws is not False
-            or self._query.shape[1] < _FEWEST_QUERIES
-        ):
+        if method.transductive or self._draws is not False:
             return
         orders = self._order[rows], self._order[rows][:, ::-1]
         first, second = (
