@@ -163,6 +163,9 @@ def test_all_tasks_and_their_interval_is_open(fsf: Fsf) -> None:
     assert (
         "19 depleting tasks use 760 images, each once; 40 of the 800 are left over" in done.stdout
     )
+    permuted = fsf("run", *quick, "--tasks", "all", "--placebo")
+    assert permuted.returncode == 0, permuted.stderr
+    assert "each once" not in permuted.stdout
     refused = fsf("run", *quick)
     assert refused.returncode == 2
     assert "ask for at most that many or for all" in refused.stderr

@@ -93,8 +93,8 @@ class Training:
     seed: int
     device: torch.device
     episodes: Component
-    fresh: Callable[[int], FewShotModel] | None = None
-    model_of: Callable[[Path], FewShotModel] | None = None
+    fresh: Callable[[int], FewShotModel]
+    model_of: Callable[[Path], FewShotModel]
 
     @property
     def steps(self) -> int:
@@ -107,7 +107,7 @@ def train(
     training: Training,
     folder: Path,
     reporter: Reporter,
-    watch: Callable[[Sequence[Epoch]], None] = lambda _: None,
+    watch: Callable[[Sequence[Epoch]], None],
 ) -> Trained:
     """Train a model in place, or load the weights that an earlier call left in ``folder``.
 
@@ -363,7 +363,6 @@ class _StageLoop:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=stage.precision == "fp16")
         self.validation = self._validation_tasks()
         if stage.teacher is not None:
-            assert training.model_of is not None, "a stage with a run as teacher needs model_of"
             self._teach(training.model_of(stage.teacher).to(self.device))
         if progress.tensors:
             self._resume()
@@ -385,7 +384,6 @@ class _StageLoop:
         if self.stage.init_from is not None:
             start_from(self.model, self.stage.init_from, self.stage.init_parts)
         if self.stage.distill:
-            assert self.training.fresh is not None, "a stage that distils needs fresh"
             self._teach(copy.deepcopy(self.model))
             student = self.training.fresh(self._derived_seed("student")).state_dict()
             self.model.load_state_dict({k: student[k] for k in self.model.state_dict()})

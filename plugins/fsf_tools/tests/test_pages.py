@@ -202,3 +202,5 @@ class TestPicture:
         with pytest.raises(OptionError, match=r"18 images are too many .* write page\.html"):
             page(tmp_path / "page.png", n=99)
         assert page(tmp_path / "page.html", n=99).shown == 18
+        with pytest.raises(OptionError, match=r"page\.pdf must end in \.png or \.html"):
+            page(tmp_path / "page.pdf")
