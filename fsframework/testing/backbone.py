@@ -18,7 +18,7 @@ from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.testing._meta import fault_on_meta
 from fsframework.testing._random import seeded
 from fsframework.testing._suite import ConformanceError, Make, Suite, require
-from fsframework.testing._tensors import require_close, snapshot
+from fsframework.testing._tensors import require_close, snapshot, usual_settings
 
 suite = Suite(Backbone)
 
@@ -232,12 +232,12 @@ def check_no_memory(make: Make) -> None:
 
 @suite.check(after=[check_maps])
 def check_state_unchanged(make: Make) -> None:
-    """In evaluation mode no parameter, buffer or training flag changes."""
+    """In evaluation mode no parameter, buffer, training flag or setting of PyTorch changes."""
     backbone = _made(make)
-    before = snapshot(backbone)
-    with torch.no_grad():
+    with usual_settings(), torch.no_grad():
+        before = snapshot(backbone)
         backbone(_images(backbone.preprocessing.size))
-    changed = before.difference(backbone)
+        changed = before.difference(backbone)
     require(not changed, f"a forward pass in evaluation mode changes {', '.join(changed)}")
 
 

@@ -19,7 +19,7 @@ from fsframework.testing._suite import (
     require,
     variants,
 )
-from fsframework.testing._words import require_same_words, require_words
+from fsframework.testing._words import require_one_spelling, require_same_words, require_words
 from fsframework.testing.toys import toy_images, toy_records
 from fsframework.values import ImageRecord
 
@@ -60,9 +60,11 @@ def check_one_set_an_image(make: Make) -> None:
 
 @suite.check(after=[check_one_set_an_image])
 def check_words(make: Make) -> None:
-    """Words are non-empty strings without surrounding spaces."""
+    """Words are non-empty strings without surrounding spaces, in one spelling."""
     detector = make()
-    require_words(detector.detect(_toys(detector)))
+    found = detector.detect(_toys(detector, _MANY))
+    require_words(found)
+    require_one_spelling(found)
 
 
 @suite.check(after=[check_words])

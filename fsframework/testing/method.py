@@ -26,7 +26,7 @@ from fsframework.interfaces.views import ViewMaker, Views
 from fsframework.testing._meta import fault_on_meta
 from fsframework.testing._random import seeded
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
-from fsframework.testing._tensors import require_close, snapshot
+from fsframework.testing._tensors import require_close, snapshot, usual_settings
 
 __all__ = ["ITEM_SHAPES", "Episode", "ToyBackbone", "built", "suite", "toy_episode"]
 
@@ -288,6 +288,12 @@ def check_way_order(make: Make) -> None:
         _answer(method, support, query)[:, :, order],
         "permuting the ways does not permute the scores",
     )
+    alike = _answer(method, support[:, :1].expand_as(support), query)
+    apart = (alike.amax(dim=2) - alike.amin(dim=2)).max()
+    require(
+        apart <= 1e-5 * max(1.0, alike.abs().max()),
+        f"ways with the same support get other scores, by {apart:.2g}: ties go to some ways",
+    )
 
 
 @suite.check(after=[check_scores])
@@ -370,18 +376,24 @@ def check_no_memory(make: Make) -> None:
     before = _score(method, *(part.clone() for part in a))
     between = _score(method, *(part.clone() for part in b))
     again = _score(method, *(part.clone() for part in a))
+    with torch.no_grad():
+        items = [part.query[0] for part in (first, second)]
+        embedded = [method.embed(item.clone()) for item in (*items, items[0])]
+    require_close(embedded[2], embedded[0], "the same items are embedded differently later")
+    require_close(embedded[1], b[1][0], "items are embedded differently after others")
     require_close(between, expected, "scores after other tasks differ from those of a new method")
     require_close(again, before, "the same tasks get different scores the second time")
 
 
 @suite.check(after=[check_scores])
 def check_state_unchanged(make: Make) -> None:
-    """Scoring changes no parameter, buffer or training flag."""
+    """Scoring changes no parameter, buffer, training flag or setting of PyTorch."""
     method = built(make)
     support, query = _embedded(method, _episode(method))
-    before = snapshot(method)
-    _score(method, support, query)
-    changed = before.difference(method)
+    with usual_settings():
+        before = snapshot(method)
+        _score(method, support, query)
+        changed = before.difference(method)
     require(not changed, f"scoring changes {', '.join(changed)}")
 
 
@@ -453,6 +465,10 @@ def check_loss(make: Make) -> None:
     gradients = [t.grad for t in learning or items if t.grad is not None]
     require(any(g.any() for g in gradients), f"the gradient of loss does not reach {what}")
     require(all(g.isfinite().all() for g in gradients), "the gradient of loss is not finite")
+    for item in items:
+        if item.grad is not None and item.grad.any():
+            missed = (item.grad.flatten(1) == 0).all(dim=1).nonzero().flatten().tolist()
+            require(not missed, f"loss does not look at {missed} of the tasks, or items, of a step")
     if batch.views is not None:
         seen = batch.views.grad
         require(seen is not None and seen.any(), "loss does not depend on the views")
@@ -647,6 +663,14 @@ def check_state_saved(make: Make) -> None:
             _step(method, seed),
             f"with the same state dict, the loss of step {seed + 1} differs",
         )
+    untrained, episode = built(make, 1), _episode(method)
+    untrained.load_state_dict(copy.deepcopy(method.state_dict()))
+    items = _embedded(untrained, episode)
+    require_close(
+        _answer(untrained, *items),
+        _answer(method.eval(), *_embedded(method.eval(), episode)),
+        "with the state dict of a trained method, another one gives other scores",
+    )
 
 
 def _step(method: FewShotMethod, seed: int) -> Tensor:

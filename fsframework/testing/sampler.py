@@ -38,6 +38,8 @@ suite = Suite(TaskSampler)
 # A sampler that uses up its pool yields at least five tasks from it.
 _TASKS = 4
 _MANY = 1000
+_OFF_MIDDLE = 0.06
+_SIGMAS = 6
 _PATIENCE = 20.0
 _KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -111,6 +113,43 @@ def check_seed_matters(make: Make) -> None:
     """Another seed gives different tasks."""
     same = _draw(make(), seed=0).digest == _draw(make(), seed=1).digest
     require(not same, "seeds 0 and 1 give the same tasks")
+    if make().independent:
+        first, second = ({one.tobytes() for one in _draw(make(), 100, s).images} for s in (0, 1))
+        require(not first & second, "seeds 0 and 1 have tasks in common")
+        require(len(first) == 100, f"only {len(first)} of 100 tasks are different")
+
+
+@suite.check(after=[check_images_distinct])
+def check_images_spread(make: Make) -> None:
+    """Over many tasks every class occurs, and images from the whole of it; uniform, equally often.
+
+    The words and contexts of the pool do not depend on the places of images in their class.
+    """
+    sampler = make()
+    if not sampler.independent:
+        raise NotApplicable("its tasks are not drawn independently")
+    pool = toy_pool(*_pool_size(sampler))
+    tasks = sampler.draw(pool, _MANY, 0)
+    counts = np.bincount(tasks.classes.ravel(), minlength=len(pool.class_names))
+    require(counts.all(), f"{pool.class_names[counts.argmin()]!r} is in none of {_MANY} tasks")
+    for name, images in (("support", tasks.support), ("queries", tasks.query)):
+        place = np.mean(images % pool.class_sizes[0]) / (pool.class_sizes[0] - 1)
+        require(
+            abs(place - 0.5) < _OFF_MIDDLE,
+            f"images of the {name} have the mean place {place:.2f} in their class, not 0.5",
+        )
+    if sampler.uniform:
+        for what, drawn, n in (
+            ("classes", counts, len(pool.class_names)),
+            ("images", np.bincount(tasks.images.ravel(), minlength=len(pool)), len(pool)),
+        ):
+            expected = drawn.sum() / n
+            apart = float(np.abs(drawn - expected).max() / np.sqrt(expected))
+            require(
+                apart < _SIGMAS,
+                f"uniform is True, but of {n} {what} one is drawn {apart:.0f} deviations too often "
+                "or too seldom",
+            )
 
 
 @suite.check(after=[check_images_distinct])
