@@ -167,7 +167,11 @@ def check_other_sizes(make: Make) -> None:
     size = backbone.preprocessing.size
     larger = size * 3 // 2
     for images in (_images(larger), _images(size, larger)):
-        _require_maps(_maps(backbone, images), tuple(images.shape))
+        maps = _maps(backbone, images)
+        _require_maps(maps, tuple(images.shape))
+        images[..., size:] = 0
+        blind = torch.equal(_maps(backbone, images), maps)
+        require(not blind, "the right part of a larger image makes no difference")
 
 
 @suite.check(after=[check_maps])

@@ -132,7 +132,7 @@ def check_drawn_per_image(make: Make) -> None:
     require(not alike, "equal images get equal views; draw for each image on its own")
 
 
-@suite.check(after=[check_repeatable])
+@suite.check(after=[check_random, check_repeatable])
 def check_images_independent(make: Make) -> None:
     """The views of an image do not depend on the other images, or on their order."""
     images, others = _images(_MANY), _images(_MANY, seed=1)
