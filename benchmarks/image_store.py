@@ -47,7 +47,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from fsframework.engine.learning.evaluation import ImageSource
-from fsframework.engine.cache.images import ImageStore, pixels_of
+from fsframework.engine.cache.images import ImageStore, Source
 from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.engine.learning.model import build_model
 from fsframework.engine.progress import Reporter
@@ -66,7 +66,7 @@ model = build_model(
 workspace = Workspace(folder / "runs", folder / "cache")
 data = dataset.create()
 store = ImageStore(data, dataset.fingerprint, 84, "bilinear", "exact", workspace)
-pixels = pixels_of(store, data, "test", Reporter())
+pixels = Source(store, data).pixels("test", Reporter())
 if sys.argv[2] == "read":
     order = np.random.default_rng(0).permutation(len(pixels))
     for start in range(0, len(order), 512):

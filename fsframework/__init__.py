@@ -36,9 +36,9 @@ __all__, _find = lazily(
 def __getattr__(name: str) -> Any:
     found = _find(name)
     if isinstance(found, FunctionType):
-        from fsframework._calls import contained
+        from fsframework._calls import entered
 
-        found = contained()(found)
+        found = entered()(found)
         found.__module__ = __name__  # where pickle finds it
     globals()[name] = found
     return found

@@ -7,6 +7,9 @@ component that it passed last in its traceback.
 from __future__ import annotations
 
 import errno
+import random
+import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,11 +27,15 @@ __all__ = [
     "about",
     "checked",
     "contained",
+    "entered",
+    "generator_states",
     "is_out_of_memory",
     "is_raised_by",
     "malformed",
     "named",
     "remember",
+    "reseed",
+    "seeded",
     "text_of",
 ]
 
@@ -169,6 +176,63 @@ def contained(fallback: Called | None = None, method: str = "") -> Iterator[None
         if isinstance(error, OSError):
             raise DataError(text, reason=text_of(error)) from error
         raise PluginError(text) from error
+
+
+_ALONE = threading.RLock()
+"""Held by the thread whose seed the generators of the process have."""
+
+
+@contextmanager
+def entered() -> Iterator[None]:
+    """Enclose a call of the public API: faults are explained, and generators stay as they were."""
+    with contained(), seeded(0):
+        yield
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Run a block with the generators of the process set by a seed, then restore their states.
+
+    These are Python's, NumPy's and PyTorch's. They are there only once, so other threads wait.
+    """
+    with _ALONE:
+        states: list[tuple[Any, Any]] = [(random.setstate, random.getstate())]
+        if (numpy := sys.modules.get("numpy")) is not None:
+            states.append((numpy.random.set_state, numpy.random.get_state()))
+        if (torch := sys.modules.get("torch")) is not None:
+            states.append((torch.set_rng_state, torch.get_rng_state()))
+            if torch.cuda.is_initialized():
+                states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
+        reseed(seed)
+        try:
+            yield
+        finally:
+            for restore, state in states:
+                restore(state)
+
+
+def reseed(seed: int) -> None:
+    """Set the generators of the process by a seed, within ``seeded``.
+
+    This avoids ``torch.manual_seed``, which without a GPU queues a call for one every time, with a
+    trace of the whole stack, and takes longer than scoring a batch of tasks.
+    """
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed % 2**32)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.manual_seed(seed)
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(seed)
+
+
+def generator_states() -> list[bytes]:
+    """Return what changes whenever something is drawn from the generators of the process."""
+    numpy, torch = sys.modules["numpy"], sys.modules["torch"]
+    tensors = [torch.get_rng_state()]
+    tensors += torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    drawn = [str(random.getstate()), str(numpy.random.get_state(legacy=False)["state"]["pos"])]
+    return [*map(str.encode, drawn), *(one.numpy().tobytes() for one in tensors)]
 
 
 def is_raised_by(error: BaseException, package: str) -> bool:

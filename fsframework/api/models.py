@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fsframework._calls import seeded
 from fsframework.api.components import Component
 from fsframework.api.data import opened
 from fsframework.api.experiments import describe
@@ -27,7 +28,6 @@ from fsframework.engine.learning.model import (
     build_model,
     lowered,
     save_tensors,
-    seeded,
 )
 from fsframework.engine.learning.scoring import Scorer
 from fsframework.engine.learning.training import start_stages
@@ -162,7 +162,7 @@ class Model:
         # Scoring embedded images is cheap enough for full precision.
         precision = "fp32" if self.network.has_features else self.precision
         shown, asked = (torch.from_numpy(part)[None].to(device) for part in (support, query))
-        with seeded(0, device), lowered(device, precision):
+        with seeded(0), lowered(device, precision):
             scores = Scorer(self.network.method)(shown, asked)[0]
         return scores.float().cpu().numpy()
 

@@ -139,7 +139,7 @@ class Experiment:
             for origins in self.stage_origins
         ]
 
-    @property
+    @functools.cached_property
     def learns(self) -> bool:
         """Whether anything is to be trained, judged by the options."""
         return any(

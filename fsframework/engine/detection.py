@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fsframework._calls import about, checked, malformed, named
+from fsframework._calls import about, checked, malformed, named, seeded
 from fsframework._files import (
     atomic_write,
     discard,
@@ -290,8 +290,11 @@ def _provenance(detector: AttributeDetector) -> dict[str, str]:
 def _answers(detector: AttributeDetector, images: Sequence[Any]) -> Sequence[Any]:
     """Return a caption, or a sorted list of words, for each image."""
     if not isinstance(detector, Captioner):
-        return _words(detector, "detect", detector.detect(images), len(images))
-    captions = detector.describe(images)
+        with seeded(0):
+            found = detector.detect(images)
+        return _words(detector, "detect", found, len(images))
+    with seeded(0):
+        captions = detector.describe(images)
     _check_each(detector, "describe", captions, len(images), (str,), "a text")
     return [_writable(caption) for caption in captions]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,8 @@ import fsframework
 from fsframework.components.resolution import Component, canonical, differing
 from fsframework.engine.cache.images import (
     ImageStore,
-    Pixels,
+    Source,
     image_size,
-    pixels_of,
     store_of,
     without_broken,
 )
@@ -21,7 +20,6 @@ from fsframework.engine.configuration import Experiment, with_way
 from fsframework.engine.detection import Detection
 from fsframework.engine.learning.history import check_tensorboard
 from fsframework.engine.options import Settings
-from fsframework.engine.progress import Reporter
 from fsframework.engine.session import Session, resolve_device
 from fsframework.engine.stages import Stage, changed_options, stage_digests
 from fsframework.engine.tasks import (
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FoundTasks",
     "Prepared",
-    "Source",
     "candidate_splits",
     "detection_of",
     "drawn_tasks",
@@ -57,25 +54,6 @@ __all__ = [
 ]
 
 _FLOAT_BYTES, _INDEX_BYTES = 4, 8
-
-
-@dataclass(frozen=True)
-class Source:
-    """An opened data set with its decoded images.
-
-    Args:
-        dataset: without the images that cannot be read, if those are skipped.
-        broken: rows of images that are skipped, with the reasons.
-        store: of the decoded images of the whole data set.
-    """
-
-    dataset: Dataset
-    broken: Mapping[int, str]
-    store: ImageStore
-
-    def pixels(self, split: str | None, reporter: Reporter) -> Pixels:
-        """Return the decoded images of a split, by default of ``test``."""
-        return pixels_of(self.store, self.dataset, split or "test", reporter)
 
 
 @dataclass(frozen=True)
@@ -244,9 +222,9 @@ def open_source(experiment: Experiment, session: Session, *, trains: bool) -> So
     usual = "test" if "test" in dataset.splits else "all"
     store.demand_room([*trained_on, settings.split or usual], session.reporter)
     if settings.broken != "skip":
-        return Source(dataset, {}, store)
+        return Source(store, dataset)
     splits = [*trained_on, settings.split or "all"]
-    return Source(*without_broken(store, splits, session.reporter), store)
+    return without_broken(store, splits, session.reporter)
 
 
 def _demand_room_for_training(stages: Sequence[Stage], tested: TaskSet, row_bytes: int) -> None:

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 import fsframework
-from fsframework._calls import contained
+from fsframework._calls import entered
 from fsframework._files import atomic_write, held, load_sealed, save_sealed, sweep
 from fsframework.components.resolution import Component, plain
-from fsframework.engine.cache.images import Pixels, known_digest
+from fsframework.engine.cache.images import Pixels
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.batches import Split
 from fsframework.engine.learning.evaluation import ImageSource, evaluate
@@ -77,11 +77,14 @@ class RunResult:
     reused: bool
 
 
-@contained()
+@entered()
 def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     """Run an experiment, or finish or reuse an earlier run of the same fingerprint.
 
-    Errors in data and tasks are found before the run folder is created.
+    ``prepare`` opens the data, draws the tasks and makes the training fit the data; errors in these
+    are found before the run folder is created. ``_Job.run`` then builds the model, decodes the
+    images, trains, evaluates the tasks of each arm and estimates the statistics. The record is
+    saved after each of these steps, and all that takes long is kept in the cache.
 
     Raises:
         FsfError: bad input, in one sentence.
@@ -187,7 +190,8 @@ class _Job:
         if not trains:
             start_stages(model, self.experiment.stages, whole=self.settings.model is not None)
         with self.timer("images"):
-            tested = self.prepared.source.pixels(self.settings.split, self.session.reporter)
+            split = self.settings.split or "test"
+            tested = self.prepared.source.pixels(split, self.session.reporter)
             splits = self.training.splits() if trains else []
         record = earlier or _new_record(self.prepared, model, trains=trains)
         record.save(self.folder)
@@ -198,16 +202,11 @@ class _Job:
                 record = self._with_training(record, model, splits)
         record = self._with_weights(record, model, tested, splits)
         outcomes = self._outcomes(model, tested, record)
-        digests = outcomes_digests(outcomes)
-        if not digests.items() <= record.digests.items():
-            record = replace(record, statistics={}, estimates={})
+        notes = _interval_notes(outcomes, self.settings.interval)
         record = replace(
             self._with_estimates(record, outcomes),
             status="finished",
-            digests={**record.digests, **digests},
-            notes=tuple(
-                dict.fromkeys((*record.notes, *_interval_notes(outcomes, self.settings.interval)))
-            ),
+            notes=tuple(dict.fromkeys((*record.notes, *notes))),
             timings={**record.timings, **self.timer},
         )
         record.save(self.folder)
@@ -227,18 +226,24 @@ class _Job:
         source, reporter = self.prepared.source, self.session.reporter
         for name, split in {"images": self.settings.split or "test", **_TRAINED_ON}.items():
             if (then := record.digests.get(name)) is not None:
-                now = known_digest(source.store, source.dataset, split, reporter)
+                now = source.known_digest(split, reporter)
                 if now not in (None, then):
                     reporter.note(f"{self.folder}: images of {split} have changed; it is made anew")
                     return True
         return False
 
     def _with_estimates(self, record: RunRecord, outcomes: ArmOutcomes) -> RunRecord:
-        """Return the record with the requested statistics; all have one kind of interval."""
+        """Return the record with the requested statistics of outcomes.
+
+        Estimates of other outcomes, or with another kind of interval, are made again.
+        """
         how = {"level": self.settings.level, "interval": self.settings.interval}
-        if any(record.settings.get(name) != value for name, value in how.items()):
-            settings = {**record.settings, **how}
-            record = replace(record, settings=settings, statistics={}, estimates={})
+        settings = {**record.settings, **how}
+        digests = {**record.digests, **outcomes_digests(outcomes)}
+        if (settings, digests) != (record.settings, record.digests):
+            record = replace(
+                record, settings=settings, digests=digests, statistics={}, estimates={}
+            )
         known = {estimate.statistic for estimate in record.estimates.values()}
         missing = {
             name: component

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fsframework._calls import checked
+from fsframework._calls import checked, seeded
 from fsframework._files import load_sealed, save_sealed
 from fsframework.components.objects import component_of
 from fsframework.components.registry import Registry
@@ -85,7 +85,7 @@ def draw_tasks(
             return kept
     if n_tasks is not None:
         _demand_room(sampler, pool, n_tasks, None if path is None else path.parent)
-    with _progress(component.name, n_tasks or 0, reporter):
+    with _progress(component.name, n_tasks or 0, reporter), seeded(seed):
         tasks = checked(sampler, "draw", sampler.draw(pool, n_tasks, seed), TaskSet)
     options = {k: v for k, v in component.to_json().items() if k != "name"}
     tasks = replace(

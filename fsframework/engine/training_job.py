@@ -12,9 +12,9 @@ import torch
 import fsframework
 from fsframework._files import held
 from fsframework.components.resolution import canonical, resolve_component
+from fsframework.engine.cache.images import Source
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.episodes import EPISODES
-from fsframework.engine.learning.history import History
 from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.engine.learning.model import (
     FewShotModel,
@@ -28,11 +28,10 @@ from fsframework.engine.learning.training import (
     start_from,
     train,
 )
-from fsframework.engine.preparation import Source
 from fsframework.engine.session import Session
 from fsframework.engine.stages import changed_options, stage_digests
 from fsframework.errors import OptionError
-from fsframework.records import RunRecord
+from fsframework.records import Epoch, RunRecord
 from fsframework.values import digest_of
 
 __all__ = ["TrainingJob"]
@@ -109,7 +108,7 @@ class TrainingJob:
         return [Split(dataset.pool(name), self.source.pixels(name, reporter)) for name in names]
 
     def train(
-        self, model: FewShotModel, splits: Sequence[Split], watch: Callable[[History], None]
+        self, model: FewShotModel, splits: Sequence[Split], watch: Callable[[Sequence[Epoch]], None]
     ) -> Trained:
         """Train the model in place, or take the weights of an equal training from the cache.
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from fsframework._calls import checked, malformed
+from fsframework._calls import checked, malformed, seeded
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
 from fsframework.statistics.crossed import NO_SPREAD, Difference
@@ -412,7 +412,8 @@ def task_values(name: str, statistic: Statistic, outcomes: Outcomes) -> FloatArr
             as many as tasks.
         PluginError: the values are not real numbers, or the statistic raises.
     """
-    found = checked(statistic, "per_task", statistic.per_task(outcomes), np.ndarray)
+    with seeded(0):
+        found = checked(statistic, "per_task", statistic.per_task(outcomes), np.ndarray)
     if found.dtype.kind not in "biuf":
         raise malformed(statistic, "per_task", f"{found.dtype} values", "float64 values")
     values = np.asarray(found, dtype=np.float64)

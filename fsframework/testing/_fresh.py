@@ -122,7 +122,7 @@ class _Pickler(pickle.Pickler):
         options = {name: getattr(value, cls.stored_as.get(name, name)) for name in options_of(cls)}
         options |= {name: _absolute(options[name]) for name in cls.reads if name in options}
         file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-        return _rebuilt, (cls.__module__, file, cls.__qualname__, options)
+        return _rebuilt, (cls.__module__, _absolute(file), cls.__qualname__, options)
 
 
 def _absolute(value: Any) -> Any:

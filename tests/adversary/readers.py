@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import gzip
 import io
 import json
+import lzma
 import pickle
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +47,7 @@ from fsframework.values import (
 )
 from tests.test_records import example_record
 
-__all__ = ["READERS", "Reader", "picture", "read_all"]
+__all__ = ["READERS", "Reader", "broken_of", "picture", "reader_of"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def picture(seed: int = 0, kind: str = "PNG", mode: str = "RGB") -> bytes:
     return stream.getvalue()
 
 
-def read_all(data: Dataset) -> list[str]:
+def broken_of(data: Dataset) -> list[str]:
     """Read every image of a data set; return the sentence of each that is broken."""
     broken = []
     for index in range(len(data.keys)):
@@ -81,6 +84,12 @@ def read_all(data: Dataset) -> list[str]:
         except DataError as error:
             broken.append(str(error))
     return broken
+
+
+def read_all(data: Dataset) -> None:
+    """Read every image of a data set; those that are broken are one error."""
+    if broken := broken_of(data):
+        raise DataError("; ".join(broken))
 
 
 # --- sound files -----------------------------------------------------------------------------
@@ -192,11 +201,25 @@ def _arrays_of(file: str) -> Callable[[Path], object]:
 
 
 def _read_split(path: Path) -> object:
+    with _two_classes() as folder:
+        return Folder(path=Path(folder), split=path)
+
+
+def _read_compressed_split(path: Path) -> object:
+    declaration = path.parent / "split.toml"
+    text = f'name = "split"\ntitle = "Split"\n[splits.usual]\nfile = "{path.name}"\n'
+    declaration.write_text(text, encoding="utf-8")
+    with _two_classes() as folder:
+        return Declared(declaration=declaration, path=Path(folder))
+
+
+@contextlib.contextmanager
+def _two_classes() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         for c in "ab":
             (Path(folder) / c).mkdir()
             (Path(folder) / c / "1.png").write_bytes(picture())
-        return Folder(path=Path(folder), split=path)
+        yield folder
 
 
 def _read_captions(path: Path) -> None:
@@ -222,6 +245,13 @@ def _weights(path: Path) -> None:
     torch.save({"a": torch.zeros(2)}, path)
 
 
+_CONFIGURATION = f"""
+way = 5
+name = "{"x." * 50}"
+[training]
+epochs = 2
+"""
+"""The dots of a text nest nothing."""
 _CAPTION = {"key": "a/1.png", "caption": "a dog on grass"}
 _ACCURACIES: dict[str, Any] = {"a": [0.5, 1.0, 0.25], "b": [0.0, 0.5, 0.5]}
 
@@ -244,16 +274,28 @@ READERS = (
     ),
     Reader("record", "run.json", _read_record, _record),
     Reader("captions", "c.jsonl", _read_captions, _text(json.dumps(_CAPTION) + "\n")),
+    Reader(
+        "captions, compressed",
+        "c.jsonl.gz",
+        _read_captions,
+        lambda p: p.write_bytes(gzip.compress(json.dumps(_CAPTION).encode())),
+    ),
     Reader("captions as CSV", "c.csv", _read_captions, _csv(("key", "caption"), ("a", '"b",\nc'))),
     Reader("captions by number", "c.token", _read_captions, _text("a.png#0\ta dog\na.png#1\tb\n")),
     Reader("vocabulary", "v.txt", _read_vocabulary, _text("# words\ndog\nred sofa\n")),
     Reader(
         "images in a table",
         "i.csv",
-        lambda p: read_all(CsvTable(path=p)),
+        lambda p: broken_of(CsvTable(path=p)),  # its images are not there
         _csv(("path", "label", "split", "light"), ("a.png", "cat", "train", "noon")),
     ),
     Reader("split", "s.json", _read_split, _text('{"train": ["a"], "test": ["b"]}')),
+    Reader(
+        "split, compressed",
+        "s.json.xz",
+        _read_compressed_split,
+        lambda p: p.write_bytes(lzma.compress(b'{"train": ["a"], "test": ["b"]}')),
+    ),
     Reader("split as CSV", "s.csv", _read_split, _csv(("class", "split"), ("a", "train"))),
     Reader("declaration", "d.toml", read_declaration, _text(_DECLARATION)),
     Reader("archive", "z.zip", lambda p: read_all(Folder(path=p)), _archive),
@@ -283,7 +325,7 @@ READERS = (
         lambda p: read_columns(p, ("a", "b"), row="method"),
         _csv(("method", "a", "b"), ("x", "0.5", "1"), ("y", "0.25", "2")),
     ),
-    Reader("configuration", "c.toml", read_config, _text("way = 5\n[training]\nepochs = 2\n")),
+    Reader("configuration", "c.toml", read_config, _text(_CONFIGURATION)),
     Reader(
         "plugin",
         "plugin.py",
@@ -310,3 +352,8 @@ READERS = (
     Reader("configuration of LibFewShot", "c.yaml", read_libfewshot_config, _text("way_num: 5\n")),
     Reader("weights of timm", "w.bin", read_tensors, _weights),
 )
+
+
+def reader_of(name: str) -> Reader:
+    """Return a reader by its name."""
+    return next(reader for reader in READERS if reader.name == name)

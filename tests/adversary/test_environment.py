@@ -34,24 +34,24 @@ class Attack:
     codes: tuple[int, ...] = (0,)
 
 
-def _file_at(name: str) -> Callable[[World], None]:
+def _replaced(name: str, by: Callable[[Path], object]) -> Callable[[World], None]:
+    """Return what puts something in the place of a folder of the world."""
+
     def replace(world: World) -> None:
         place = world.folder / name
         if place.is_dir():
             place.rename(place.with_name(f"{name}-away"))
-        place.write_text("no folder")
+        by(place)
 
     return replace
+
+
+def _file_at(name: str) -> Callable[[World], None]:
+    return _replaced(name, lambda place: place.write_text("no folder"))
 
 
 def _link_at(name: str) -> Callable[[World], None]:
-    def replace(world: World) -> None:
-        place = world.folder / name
-        if place.is_dir():
-            place.rename(place.with_name(f"{name}-away"))
-        place.symlink_to(place)
-
-    return replace
+    return _replaced(name, lambda place: place.symlink_to(place))
 
 
 def _remains(world: World) -> None:

@@ -42,18 +42,24 @@ def digests(world: World) -> dict[str, Any]:
     return dict(RunRecord.load(world.run).digests)
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", [remove, empty, cut, flip_the_end], ids=lambda f: f.__name__)
+DAMAGES = [
+    *((flip_the_end, (name,)) for name in FILES),
+    *((remove, (name,)) for name in FILES),
+    *((damage, FILES) for damage in (remove, empty, cut)),
+]
+
+
+@pytest.mark.parametrize(("damage", "names"), DAMAGES)
 def test_a_damaged_run_is_completed_again(
-    world: World, name: str, damage: Callable[[Path], None]
+    world: World, damage: Callable[[Path], None], names: tuple[str, ...]
 ) -> None:
     before = digests(world)
-    damage(world.run / name)
+    for name in names:
+        damage(world.run / name)
     told = world.tell("run", *QUICK)
-    assert told.faults() == []
-    assert told.code == 0, told.err
+    assert (told.code, told.faults()) == (0, []), told.err
     assert REUSED not in told.err
-    assert f"note: {world.run / name}: " in told.err
+    assert any(f"note: {world.run / name}: " in told.err for name in names)
     assert "; the run is completed again" in told.err
     assert not world.numbers_differ(told)
     assert digests(world) == before

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.adversary.world import PLANTED, QUICK, World, numbers
+from tests.toys import image_folder
 
 pytestmark = [
     pytest.mark.slow,
@@ -63,18 +64,6 @@ _WRITERS = {
 }
 
 
-def _images(folder: Path) -> None:
-    import numpy as np
-    from PIL import Image
-
-    generator = np.random.default_rng(0)
-    for label in range(5):
-        (folder / f"class {label}").mkdir(parents=True)
-        for image in range(4):
-            pixels = generator.integers(0, 256, (32, 32, 3), np.uint8)
-            Image.fromarray(pixels).save(folder / f"class {label}" / f"{image}.png")
-
-
 def _process(
     world: World, arguments: tuple[str, ...], *tracer: str
 ) -> subprocess.CompletedProcess[str]:
@@ -113,7 +102,7 @@ def _state(world: World, writer: Writer, told: subprocess.CompletedProcess[str])
 
 def _start(world: World, writer: Writer, folder: Path) -> World:
     copy = world.copied(folder)
-    _images(copy.folder / "here" / "images")
+    image_folder(copy.folder / "here" / "images", [f"class {i}" for i in range(5)], side=32)
     if writer.fresh:
         shutil.rmtree(copy.folder / "cache")
         shutil.rmtree(copy.run)

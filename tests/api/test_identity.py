@@ -8,6 +8,7 @@ import importlib
 import os
 import subprocess
 import sys
+import textwrap
 import types
 from pathlib import Path
 from typing import Any
@@ -70,18 +71,12 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def write(folder: Path, name: str, text: str) -> None:
-    lines = text.split("\n")
-    margin = min((len(x) - len(x.lstrip()) for x in lines if x.strip()), default=0)
-    (folder / name).write_text("\n".join(line[margin:] for line in lines))
-
-
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "fsf_mine"
     folder.mkdir()
     for name, text in PACKAGE.items():
-        write(folder, name, text)
+        (folder / name).write_text(textwrap.dedent(text))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

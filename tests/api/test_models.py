@@ -13,8 +13,8 @@ from torch import nn
 
 import fsframework as fsf
 from fsf_methods.metric import ProtoNet
-from fsframework.errors import DataError, OptionError
-from fsframework.interfaces import Dataset
+from fsframework.errors import DataError, OptionError, PluginError
+from fsframework.interfaces import Dataset, FewShotMethod
 from tests.toys import image_folder
 
 PLANTED = {"name": "planted", "size": 32, "n_per_class": 40}
@@ -135,10 +135,50 @@ def test_what_does_not_fit_says_what_it_needs(arms: fsf.Arms, data: Dataset) -> 
         fsf.evaluate(ProtoNet(), arms, data, progress=False)
 
 
-def test_scores_of_a_model_want_equally_many_images_of_each_class() -> None:
-    model = fsf.model("ncc", image_size=16, device="cpu")
-    images = np.zeros((3, 16, 16, 3), np.uint8)
+class Broken(FewShotMethod):
+    """Return what is not a number for the first query."""
+
+    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        found = -torch.cdist(query, support.mean(dim=2))
+        found[:, 0, 0] = torch.nan
+        return found
+
+
+class Transposed(FewShotMethod):
+    """Return a row per class, not a column."""
+
+    def scores(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        return -torch.cdist(support.mean(dim=2), query)
+
+
+def average(method: Any) -> fsf.Model:
+    pixels = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten())
+    return fsf.model(method, backbone=pixels, image_size=16, device="cpu")
+
+
+def test_a_model_scores_images() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (10, 16, 16, 3), dtype=np.uint8)
+    support, query = images[:6], images[6:]
+    model = average("logistic")
+    expected = model.scores(support, [0, 0, 1, 1, 2, 2], query)
+    shown = model.embed(support)
+    found = model.embedded_scores(shown.reshape(3, 2, *shown.shape[1:]), model.embed(query))
+    assert found.shape == (4, 3)
+    np.testing.assert_array_equal(found, expected)
     with pytest.raises(DataError, match="each equally often"):
-        model.scores(images, [0, 0, 1], images)
-    assert model.scores(images, [2, 0, 1], images).shape == (3, 3)
+        model.scores(support[:3], [0, 0, 1], query)
+    assert model.scores(support[:3], [2, 0, 1], query).shape == (4, 3)
     assert torch.is_grad_enabled()
+    for method, said in (
+        (Broken(), r"shape \(1, 4, 3\) on cpu, 1 of them not finite"),
+        (Transposed(), r"shape \(1, 3, 4\) on cpu; .* of shape \(1, 4, 3\)"),
+    ):
+        with pytest.raises(PluginError, match=said):
+            average(method).scores(support[:3], [0, 1, 2], query)
+
+
+def test_a_model_says_which_of_its_weights_are_trained() -> None:
+    untrained = fsf.model("ncc", backbone="conv64f", image_size=16, device="cpu")
+    assert (untrained.trained, untrained.backbone, untrained.source) == ("nothing", "conv64f", None)
+    assert average("ncc").trained == "all"
+    assert average("r2d2").trained == "backbone"

@@ -11,8 +11,6 @@ import pytest
 import fsf_reports
 import fsframework as api
 from fsf_reports.testing import toy_figure
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import resolve_component
 from fsframework.errors import FsfError
 from tests.conftest import Fsf
 
@@ -101,10 +99,10 @@ def test_a_fault_of_every_kind_names_it(
     fsf: Fsf, distribution: Callable[..., None], tmp_path: Path, kind: str, fault: str
 ) -> None:
     base, name, extra, command = KINDS[kind]
-    entry = {Registry().kinds[kind].group: {"mine": "toy_mine:Mine"}}
+    entry = {f"{HOMES.get(base, 'fsframework')}.{kind}s": {"mine": "toy_mine:Mine"}}
     distribution("toy-mine", entry, "toy_mine", mine(base, name, fault, extra))
     if kind == "selector":
-        planted = resolve_component(Registry(), "dataset", "planted").create()
+        planted = api.dataset("planted")
         told = [json.dumps({"key": key, "caption": "a thing"}) for key in planted.keys]
         (tmp_path / "captions.jsonl").write_text("\n".join(told))
     done = fsf(*(part.format(tmp=tmp_path) for part in command))
@@ -162,7 +160,7 @@ def test_a_fault_of_what_writes_files_names_it_and_leaves_no_file(
     distribution: Callable[..., None], finished: Path, tmp_path: Path, kind: str, fault: str
 ) -> None:
     base, name, extra, call = WRITERS[kind]
-    entry = {Registry().kinds[kind].group: {"mine": "toy_mine:Mine"}}
+    entry = {f"{HOMES.get(base, 'fsframework')}.{kind}s": {"mine": "toy_mine:Mine"}}
     distribution("toy-mine", entry, "toy_mine", mine(base, name, fault, extra))
     output = tmp_path / "output"
     output.mkdir()
@@ -218,8 +216,7 @@ def test_a_fault_of_a_command_names_it(
 
 
 def test_an_interruption_by_the_user_is_not_a_fault(fsf: Fsf, tmp_path: Path) -> None:
-    interrupts = "import signal; signal.raise_signal(signal.SIGINT)"
-    (tmp_path / "mine.py").write_text(mine("FewShotMethod", "scores", interrupts))
+    (tmp_path / "mine.py").write_text(mine("FewShotMethod", "scores", "raise KeyboardInterrupt"))
     done = fsf(*RUN, "--plugin", "mine.py", "--method", "mine")
     assert done.returncode == 130
     told = done.stderr.splitlines()[-1]

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from fsframework.api.components import Component, Given, canonical, component
-from fsframework.components.conversion import convert
-from fsframework.components.registry import Registry
+from fsframework.api.session import open_session
 from fsframework.errors import OptionError, PluginError
 from fsframework.interfaces import Statistic
 from fsframework.values import FloatArray, Outcomes
@@ -55,16 +54,27 @@ class Mine(Statistic):
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
+def registry(tmp_path: Path) -> Any:
     path = tmp_path / "nested.py"
     path.write_text(NESTED)
-    registry = Registry()
-    registry.load_file(path)
-    return registry
+    return open_session(plugins=[path], progress=False).registry
 
 
-def statistic(registry: Registry, request: Any) -> Component:
+def statistic(registry: Any, request: Any) -> Component:
     return component(registry, "statistic", request)
+
+
+def typed(annotation: Any) -> type[Statistic]:
+    """Return a statistic with an option ``x`` of a type."""
+
+    class Typed(Mine):
+        """A statistic with one option."""
+
+        def __init__(self, *, x: Any) -> None:
+            self.x = x
+
+    Typed.__init__.__annotations__["x"] = annotation
+    return Typed
 
 
 @pytest.mark.parametrize(
@@ -89,9 +99,9 @@ def statistic(registry: Registry, request: Any) -> Component:
     ],
 )
 def test_values_are_brought_to_their_type(
-    value: object, annotation: object, expected: object
+    registry: Any, value: object, annotation: object, expected: object
 ) -> None:
-    result = convert(value, annotation, "x")
+    result = statistic(registry, {"name": typed(annotation), "x": value}).options["x"]
     assert result == expected
     assert type(result) is type(expected)
 
@@ -110,15 +120,15 @@ def test_values_are_brought_to_their_type(
     ],
 )
 def test_values_of_the_wrong_type_are_refused(
-    annotation: object, rule: str, values: list[object]
+    registry: Any, annotation: object, rule: str, values: list[object]
 ) -> None:
     for value in values:
         with pytest.raises(OptionError) as caught:
-            convert(value, annotation, "x")
-        assert str(caught.value) == f"x must be {rule}, not {value!r}"
+            statistic(registry, {"name": typed(annotation), "x": value})
+        assert str(caught.value) == f"statistic.x must be {rule}, not {value!r}"
 
 
-def test_components_nest_and_remember_where_each_value_came_from(registry: Registry) -> None:
+def test_components_nest_and_remember_where_each_value_came_from(registry: Any) -> None:
     inner = {"name": Given("base", "exp.toml"), "factor": Given("2.5", "command line")}
     found = statistic(registry, {"name": Given("wrapper", "command line"), "inner": inner})
     assert found.to_json() == {
@@ -135,7 +145,7 @@ def test_components_nest_and_remember_where_each_value_came_from(registry: Regis
     assert [c.name for c in found.walk()] == ["wrapper", "base"]
 
 
-def test_an_option_may_be_several_components(registry: Registry) -> None:
+def test_an_option_may_be_several_components(registry: Any) -> None:
     named = statistic(registry, {"name": "several", "parts": "base, base"})
     assert [type(p).__name__ for p in named.create().parts] == ["Base", "Base"]
     tables = [{"name": Given("base", "exp.toml"), "factor": Given(2.0, "exp.toml")}, "wacc"]
@@ -149,7 +159,7 @@ def test_an_option_may_be_several_components(registry: Registry) -> None:
     assert mixed.fingerprint != named.fingerprint
 
 
-def test_classes_and_instances_stand_for_components_however_deep(registry: Registry) -> None:
+def test_classes_and_instances_stand_for_components_however_deep(registry: Any) -> None:
     base = registry.load("statistic", "base")
     made = Mine(first=base(factor=3.0), rest=(base(mode="b"), base()), level=2)
     found = statistic(registry, {"name": "wrapper", "inner": made})
@@ -170,10 +180,8 @@ def test_classes_and_instances_stand_for_components_however_deep(registry: Regis
         statistic(registry, Statistic)
 
 
-def test_fingerprints_follow_options_however_deep_and_code(
-    registry: Registry, tmp_path: Path
-) -> None:
-    def fingerprint(chosen: Registry, factor: str) -> str:
+def test_fingerprints_follow_options_however_deep_and_code(registry: Any, tmp_path: Path) -> None:
+    def fingerprint(chosen: Any, factor: str) -> str:
         inner = {"name": "base", "factor": factor}
         return statistic(chosen, {"name": "wrapper", "inner": inner}).fingerprint
 
@@ -182,8 +190,7 @@ def test_fingerprints_follow_options_however_deep_and_code(
     assert fingerprint(registry, "2") != before
     changed = tmp_path / "nested.py"
     changed.write_text(NESTED.replace("class_accuracy.mean", "class_accuracy.max"))
-    again = Registry()
-    again.load_file(changed)
+    again = open_session(plugins=[changed], progress=False).registry
     assert fingerprint(again, "1") != before
 
 
@@ -206,14 +213,14 @@ def test_fingerprints_follow_options_however_deep_and_code(
         ),
     ],
 )
-def test_bad_options_are_named(registry: Registry, tree: dict[str, Any], parts: list[str]) -> None:
+def test_bad_options_are_named(registry: Any, tree: dict[str, Any], parts: list[str]) -> None:
     with pytest.raises(OptionError) as caught:
         statistic(registry, tree)
     for part in parts:
         assert part in str(caught.value)
 
 
-def test_what_a_constructor_refuses_says_which_component(registry: Registry) -> None:
+def test_what_a_constructor_refuses_says_which_component(registry: Any) -> None:
     with pytest.raises(OptionError, match=r"statistic base: factor must be above 0, not -1\.0"):
         statistic(registry, {"name": "base", "factor": -1}).create()
 

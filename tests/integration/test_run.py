@@ -299,3 +299,14 @@ def test_killed_at_many_moments_a_run_leaves_nothing_or_an_unfinished_record(
 def newest(folder: Path) -> tuple[int, int]:
     files = [p for p in folder.rglob("*") if p.is_file()]
     return len(files), sum(p.stat().st_size for p in files if p.exists())
+
+
+def test_interrupted_by_the_user_says_how_to_go_on(tmp_path: Path) -> None:
+    process = started(tmp_path, "run", *QUICK, "-o", "training.epochs=500")
+    while process.poll() is None and "\ntraining:" not in process.said()[1]:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    told = process.said()[1].splitlines()[-1]
+    assert told == "fsf: interrupted; run the same command again to resume"
+    assert RunRecord.load(only_run(tmp_path)).status == "unfinished"

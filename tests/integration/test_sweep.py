@@ -252,6 +252,20 @@ def test_deaths_count_unless_a_checkpoint_was_reached(
         assert "3 processes that ran it died; the last one: killed by SIGKILL" in done.stderr
 
 
+GRIDS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.toml"))
+
+
+def test_there_are_grids() -> None:
+    assert len(GRIDS) >= 4
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=lambda path: path.stem)
+def test_a_grid_of_the_benchmarks_can_be_planned(fsf: Fsf, grid: Path) -> None:
+    """Every method, recipe and option in it exists."""
+    said = fsf("sweep", "--config", str(grid), "--dry-run").stdout
+    assert " to do" in said.splitlines()[-1]
+
+
 class FirstTask(Statistic):
     """Accuracy of the first way."""
 

@@ -151,3 +151,33 @@ def test_a_task_that_cannot_be_shown_or_made(
     assert done.returncode == 2
     assert not (tmp_path / "u.safetensors").exists()
     assert message in done.stderr
+
+
+def test_all_tasks_and_their_interval_is_open(fsf: Fsf) -> None:
+    size = ("-o", "dataset.size=16", "-o", "dataset.n_per_class=40")
+    untrained = ("--method", "ncc", "--shot", "1", "-o", "training.epochs=0")
+    quick = (*size, *untrained, "--sampler", "depleting", "--queries", "7")
+    done = fsf("run", *quick, "--tasks", "all")
+    assert done.returncode == 0, done.stderr
+    assert "open: no image recurs between tasks" in done.stdout
+    assert (
+        "19 depleting tasks use 760 images, each once; 40 of the 800 are left over" in done.stdout
+    )
+    permuted = fsf("run", *quick, "--tasks", "all", "--placebo")
+    assert permuted.returncode == 0, permuted.stderr
+    assert "each once" not in permuted.stdout
+    refused = fsf("run", *quick)
+    assert refused.returncode == 2
+    assert "ask for at most that many or for all" in refused.stderr
+    assert fsf("run", *quick, "--tasks", "some").returncode == 2
+
+
+def test_a_task_file_tells_how_many_tasks_and_what_is_left(fsf: Fsf, tmp_path: Path) -> None:
+    args = ("--dataset", "planted", "-o", "dataset.n_per_class=40", "--sampler", "depleting")
+    done = fsf("tasks", "make", "all.safetensors", *args, "--tasks", "all", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["scope"] == "open"
+    assert told["distinct_images"] == told["tasks"] * 5 * 20
+    assert told["distinct_images"] + told["images_left_over"] == 20 * 40
+    assert len(TaskSet.load(tmp_path / "all.safetensors")) == told["tasks"]

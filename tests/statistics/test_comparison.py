@@ -43,7 +43,6 @@ from fsframework.values import (
 )
 
 ACC = Measure("acc", ("random",))
-GAP = Measure("wacc", ("random", "biased"))
 
 
 def measured(values: np.ndarray, **fields) -> TaskValues:
@@ -73,18 +72,6 @@ def test_student_t_is_scipys_paired_test() -> None:
     own = mean_interval(values[:, 0], how=options(level=0.9))
     value = found.values["a"]
     assert (value.value, value.low, value.high) == pytest.approx(own)
-
-
-def test_a_gap_is_welchs_test_of_paired_differences() -> None:
-    parts = (accuracies(40, 2), -accuracies(70, 2, 1))
-    (pair,) = compare_methods(["a", "b"], TaskValues(GAP, "t", parts, "closed", 9)).pairs
-    deltas = [parts[0][:, 0] - parts[0][:, 1], parts[1][:, 1] - parts[1][:, 0]]
-    test = stats.ttest_ind(*deltas, equal_var=False)
-    assert pair.p == pytest.approx(test.pvalue)
-    assert (pair.difference.low, pair.difference.high) == pytest.approx(
-        tuple(test.confidence_interval())
-    )
-    assert (pair.difference.estimator, pair.difference.n_tasks) == ("welch-t", 110)
 
 
 def scipys_bootstrap(samples: tuple[np.ndarray, ...], name: str) -> tuple[float, float]:

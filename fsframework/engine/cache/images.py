@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -41,9 +41,8 @@ __all__ = [
     "PixelSource",
     "Pixels",
     "Readable",
+    "Source",
     "image_size",
-    "known_digest",
-    "pixels_of",
     "store_of",
     "without_broken",
 ]
@@ -354,17 +353,54 @@ class Readable(Dataset):
         return self.original.problems()
 
 
-def without_broken(
-    store: ImageStore, splits: Iterable[str], reporter: Reporter
-) -> tuple[Dataset, dict[int, str]]:
-    """Decode some splits; return the data set without undecodable images, and these."""
+@dataclass(frozen=True)
+class Source:
+    """An opened data set with its decoded images.
+
+    Args:
+        store: of the decoded images of the whole data set.
+        dataset: without the images that cannot be read, if those are skipped.
+        broken: rows of images that are skipped, with the reasons.
+    """
+
+    store: ImageStore
+    dataset: Dataset
+    broken: Mapping[int, str] = field(default_factory=dict)
+
+    def pixels(self, split: str, reporter: Reporter) -> Pixels:
+        """Return the images of a split in the order of its pool, decoding missing ones.
+
+        Raises:
+            DataError: an image cannot be read; the message names it.
+        """
+        rows = self._rows_of(split)
+        self.store.fill(rows, "fatal", f"images of {split}", reporter)
+        return Pixels(self.store, rows, self.store.digest(rows, reporter), reporter)
+
+    def known_digest(self, split: str, reporter: Reporter) -> str | None:
+        """Return the digest of the images of a split if all have been decoded, else ``None``.
+
+        Those whose files may have been edited since are decoded again.
+        """
+        if self.store.undecoded(self._rows_of(split), reporter).size:
+            return None
+        return self.pixels(split, reporter).digest
+
+    def _rows_of(self, split: str) -> IntArray:
+        """Return the rows of the store that hold the images of a split."""
+        rows = self.dataset.split_indices(split)
+        return self.dataset.rows[rows] if isinstance(self.dataset, Readable) else rows
+
+
+def without_broken(store: ImageStore, splits: Iterable[str], reporter: Reporter) -> Source:
+    """Decode some splits; return the data set without undecodable images."""
     rows = store.rows_of(splits)
     store.fill(rows, "skip", "images", reporter)
     broken = store.broken(rows)
     if not broken:
-        return store.dataset, {}
+        return Source(store, store.dataset)
     kept = np.setdiff1d(np.arange(len(store)), np.fromiter(broken, np.int64, len(broken)))
-    return Readable(store.dataset, kept), broken
+    return Source(store, Readable(store.dataset, kept), broken)
 
 
 def store_of(
@@ -384,33 +420,3 @@ def store_of(
     if type(dataset).pixels_fingerprint is not Dataset.pixels_fingerprint:
         component = dataclasses.replace(component, options={})
     return ImageStore(dataset, component.fingerprint, size, interpolation, decoding, workspace)
-
-
-def pixels_of(store: ImageStore, dataset: Dataset, split: str, reporter: Reporter) -> Pixels:
-    """Return the images of a split in the order of its pool, decoding missing ones.
-
-    Args:
-        dataset: the store's data set, or the result of ``without_broken``.
-
-    Raises:
-        DataError: an image cannot be read; the message names it.
-    """
-    rows = _rows_of(dataset, split)
-    store.fill(rows, "fatal", f"images of {split}", reporter)
-    return Pixels(store, rows, store.digest(rows, reporter), reporter)
-
-
-def known_digest(store: ImageStore, dataset: Dataset, split: str, reporter: Reporter) -> str | None:
-    """Return the digest of the images of a split if all have been decoded, else ``None``.
-
-    Those whose files may have been edited since are decoded again.
-    """
-    if store.undecoded(_rows_of(dataset, split), reporter).size:
-        return None
-    return pixels_of(store, dataset, split, reporter).digest
-
-
-def _rows_of(dataset: Dataset, split: str) -> IntArray:
-    """Return the rows of the store that hold the images of a split."""
-    rows = dataset.split_indices(split)
-    return dataset.rows[rows] if isinstance(dataset, Readable) else rows

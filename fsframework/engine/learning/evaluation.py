@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fsframework._calls import about, is_out_of_memory
+from fsframework._calls import about, generator_states, is_out_of_memory, malformed, reseed, seeded
 from fsframework._files import load_sealed, remove_sealed, save_sealed
 from fsframework.engine.cache.images import Pixels, PixelSource
 from fsframework.engine.cache.rows import Records, Rows, records_of
@@ -22,9 +22,7 @@ from fsframework.engine.learning.model import (
     load_tensors,
     lowered,
     pixels_to,
-    reseed,
     save_tensors,
-    seeded,
 )
 from fsframework.engine.learning.scoring import Scorer, check_tensor
 from fsframework.engine.progress import Reporter
@@ -184,7 +182,7 @@ class _Embedder:
 
     def _embedded(self, pixels: UInt8Array) -> Tensor:
         device = self._model.mean.device
-        with lowered(device, self._precision):
+        with seeded(0), lowered(device, self._precision):
             items = self._model.items(pixels_to(np.ascontiguousarray(pixels), device))
             check_tensor(self._model.extractor, "encode", items, (len(pixels), -1), device)
             found = self._model.method.embed(items)
@@ -285,38 +283,122 @@ class _Predictor:
     def __init__(
         self, model: FewShotModel, tasks: TaskSet, source: ImageSource, query_batch: QueryBatch
     ) -> None:
-        device = model.mean.device
+        self._device = model.mean.device
         self._model, self._source = model.eval(), source
         self.scorer = Scorer(model.method)
-        self._support = torch.tensor(tasks.support, device=device)
         self._parts = tasks.n_way if query_batch == "class" else 1
-        # A method must not learn a query's class from its position, so the queries are shuffled.
-        flat = tasks.query.reshape(len(tasks) * self._parts, -1)
-        order = np.random.default_rng(flat.shape[1]).permutation(flat.shape[1])
-        self._query = torch.tensor(flat[:, order], device=device)
-        self._back = torch.tensor(np.argsort(order), device=device)
+        self._support = tasks.support.repeat(self._parts, axis=0)
+        self._query = tasks.query.reshape(len(self._support), -1)
+        self._order = _orders(self._support, self._query)
         self._shape = tasks.query.shape[1:]
         self._buffers: dict[str, Tensor] = {}
-        self.tasks_a_batch = max(1, _tasks_a_batch(tasks, source, device) // self._parts)
+        self.tasks_a_batch = max(1, _tasks_a_batch(tasks, source, self._device) // self._parts)
+        self._draws: bool | None = None
+        self.tied = self.asked = 0
 
     @torch.no_grad()
     def __call__(self, start: int) -> Tensor:
         """Return int16 ``(tasks, way, n_query)`` for the batch that begins with task ``start``."""
-        stop = start + self.tasks_a_batch
-        support = self._support[start:stop].repeat_interleave(self._parts, dim=0)
-        query = self._query[start * self._parts : stop * self._parts]
-        # A method's draws depend only on the tasks, not on earlier draws.
-        reseed(start, query.device)
+        stop = min(start + self.tasks_a_batch, len(self._query) // self._parts)
+        rows = np.arange(start * self._parts, stop * self._parts)
+        before = generator_states() if self._draws is None else []
+        with about(f"tasks {start} to {stop - 1}"):
+            scores = None if self._draws else self._scored(rows, self._order[rows])
+            if self._draws is None:
+                self._draws = generator_states() != before
+            if self._draws:
+                # What is drawn for a task must not depend on how many there are.
+                whole = np.arange(rows[0], rows[0] + self.tasks_a_batch * self._parts)
+                whole %= len(self._query)
+                scores = self._scored(whole, self._order[whole])[: len(rows)]
+        assert scores is not None
+        best = scores.max(dim=2, keepdim=True)
+        self.tied += int(((scores == best.values).sum(dim=2) > 1).sum())
+        self.asked += scores.shape[0] * scores.shape[1]
+        way = _put_back(best.indices[:, :, 0].cpu(), self._order[rows])
+        return way.reshape(-1, *self._shape).to(torch.int16)
+
+    def _scored(self, rows: IntArray, order: IntArray) -> Tensor:
+        """Return the scores of the queries of some tasks, shown in an order ``(tasks, n)``."""
+        support = torch.from_numpy(self._support[rows]).to(self._device)
+        query = torch.from_numpy(np.take_along_axis(self._query[rows], order, axis=1))
+        reseed(int(rows[0]) // self._parts)
         # Scores of embedded items take little time, so they use full precision.
         precision = self._source.precision if self._source.items is None else "fp32"
-        last = start + len(query) // self._parts - 1
-        with lowered(query.device, precision), about(f"tasks {start} to {last}"):
-            scores = self.scorer(
+        with lowered(self._device, precision):
+            return self.scorer(
                 self._source.gather(self._model, support, self._buffers, "support"),
-                self._source.gather(self._model, query, self._buffers, "query"),
+                self._source.gather(self._model, query.to(self._device), self._buffers, "query"),
             )
-        way = scores.argmax(dim=2)[:, self._back]
-        return way.reshape(-1, *self._shape).to(torch.int16).cpu()
+
+    @torch.no_grad()
+    def check_order(self) -> None:
+        """Check on some tasks that scores of a method do not depend on the order of the queries.
+
+        Raises:
+            PluginError: they do, and the method is not declared transductive.
+        """
+        method = self._model.method
+        rows = np.arange(min(len(self._query), self.tasks_a_batch, _TASKS_IN_TWO_ORDERS))
+        if method.transductive or self._draws is not False:
+            return
+        orders = self._order[rows], self._order[rows][:, ::-1]
+        first, second = (
+            _put_back(self._scored(rows, order).argmax(dim=2).cpu(), order) for order in orders
+        )
+        changed = int((first != second).sum())
+        if changed > max(1, _MOST_CHANGED * first.numel()):
+            raise malformed(
+                method,
+                "scores",
+                f"other answers to {changed} of {first.numel()} queries when these came in "
+                "another order",
+                "the same, or be declared transductive",
+            )
+
+    @property
+    def remark(self) -> str:
+        """A sentence on ties; empty if there are few."""
+        share = self.tied / max(1, self.asked)
+        if share <= _MOST_TIED:
+            return ""
+        return f"{100 * share:.1f} % of queries have tied best scores; the first class is taken"
+
+
+_TASKS_IN_TWO_ORDERS = 8
+_MOST_CHANGED, _MOST_TIED = 0.01, 0.01
+
+
+def _orders(support: IntArray, query: IntArray) -> IntArray:
+    """Return an order of the queries of each task that follows from its images alone.
+
+    A method must not learn a query's class from its place, nor the place from other tasks.
+
+    Args:
+        support: images ``(T, ...)``; ``query`` those of the queries, ``(T, n)``.
+    """
+    images = np.concatenate([support.reshape(len(query), -1), query], axis=1).astype(np.uint64)
+    # A digest of all images of a task, then one for each query: SplitMix64's steps.
+    weights = _mixed(np.arange(1, images.shape[1] + 1, dtype=np.uint64))
+    task = _mixed((_mixed(images) * weights).sum(axis=1, dtype=np.uint64))
+    places = np.arange(query.shape[1], dtype=np.uint64)
+    return np.argsort(_mixed(task[:, None] + _GOLDEN * places), axis=1, kind="stable")
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Mix the bits of integers, as SplitMix64 does (Steele et al., OOPSLA 2014, Fig. 16)."""
+    mixed = values + _GOLDEN
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def _put_back(ways: Tensor, order: IntArray) -> Tensor:
+    """Return the answers ``(tasks, n)`` to shuffled queries in the tasks' own order."""
+    return torch.zeros_like(ways).scatter_(1, torch.from_numpy(order.copy()), ways)
 
 
 def _tasks_a_batch(tasks: TaskSet, source: ImageSource, device: torch.device) -> int:
@@ -331,7 +413,7 @@ def _tasks_a_batch(tasks: TaskSet, source: ImageSource, device: torch.device) ->
 def predict(model: FewShotModel, tasks: TaskSet, source: ImageSource) -> npt.NDArray[np.int16]:
     """Return the predicted way of each query, int16 ``(T, way, n_query)``, in evaluation mode."""
     predictor = _Predictor(model, tasks, source, "task")
-    with seeded(0, model.mean.device):
+    with seeded(0):
         parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
     return torch.cat(parts).numpy()
 
@@ -365,15 +447,16 @@ def evaluate(
     finished = sum(map(len, done))
     saved = time.monotonic()
     progress = reporter.stage(label, len(tasks), finished)
-    with progress as advance, seeded(0, model.mean.device):
+    with progress as advance, seeded(0):
         for start in range(finished, len(tasks), predictor.tasks_a_batch):
             done.append(predictor(start))
             advance(len(done[-1]))
             if partial is not None and time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
                 _save_predictions(partial, torch.cat(done), identity)
                 saved = time.monotonic()
-    if predictor.scorer.remark:
-        reporter.note(predictor.scorer.remark)
+        predictor.check_order()
+    for remark in filter(None, (predictor.scorer.remark, predictor.remark)):
+        reporter.note(remark)
     outcomes = Outcomes.of(tasks, torch.cat(done).numpy(), query_batch)
     if partial is not None:
         remove_sealed(partial)

@@ -12,7 +12,7 @@ from fsframework._files import atomic_write
 from fsframework.errors import OptionError
 from fsframework.records import Epoch
 
-__all__ = ["Curve", "History", "check_tensorboard", "write_tensorboard"]
+__all__ = ["Curve", "check_tensorboard", "write_tensorboard"]
 
 _COLUMNS = ("stage", "epoch", "learning_rate", "loss", "validation_accuracy", "seconds")
 _SCALARS = {
@@ -20,8 +20,6 @@ _SCALARS = {
     "validation_accuracy": "validation accuracy",
     "learning_rate": "learning rate",
 }
-
-History = Sequence[Epoch]
 
 
 class Curve:
@@ -43,7 +41,7 @@ class Curve:
             shutil.rmtree(self._events, ignore_errors=True)
         self._written = 0
 
-    def __call__(self, history: History) -> None:
+    def __call__(self, history: Sequence[Epoch]) -> None:
         """Update the files."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -57,7 +55,7 @@ class Curve:
             self._written = len(history)
 
 
-def write_tensorboard(folder: Path, history: History, already: int = 0) -> None:
+def write_tensorboard(folder: Path, history: Sequence[Epoch], already: int = 0) -> None:
     """Add the epochs after the first ``already`` to the event files in ``folder``.
 
     Raises:

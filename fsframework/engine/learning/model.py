@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
-from fsframework._calls import checked
+from fsframework._calls import checked, seeded
 from fsframework._files import atomic_write
 from fsframework._reading import check_file, parse_json
 from fsframework.components.resolution import Component
@@ -33,9 +32,7 @@ __all__ = [
     "load_tensors",
     "lowered",
     "pixels_to",
-    "reseed",
     "save_tensors",
-    "seeded",
     "weights_digest",
     "weights_from",
     "weights_of_run",
@@ -51,25 +48,6 @@ def lowered(device: torch.device, precision: Precision) -> torch.autocast:
     """Return a context in which convolutions and products use a precision."""
     dtype = _DTYPES.get(precision, torch.bfloat16)
     return torch.autocast(device.type, dtype, enabled=precision != "fp32")
-
-
-@contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Run a block with PyTorch's random numbers set by a seed, then restore the old state.
-
-    This avoids ``torch.manual_seed``, which without a GPU queues a call for one every time, with a
-    trace of the whole stack, and takes longer than scoring a batch of tasks.
-    """
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        reseed(seed, device)
-        yield
-
-
-def reseed(seed: int, device: torch.device) -> None:
-    """Set PyTorch's random numbers by a seed, within ``seeded``."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(seed)
 
 
 class FewShotModel(nn.Module):
@@ -198,7 +176,7 @@ def build_model(
     Raises:
         DataError: the pretrained weights are missing, cannot be read or do not fit.
     """
-    with seeded(seed, torch.device("cpu")):
+    with seeded(seed):
         extractor: Backbone = backbone.create()
         if pretrained:
             extractor.load_pretrained(offline=offline)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fsframework._calls import about, contained, malformed, named
+from fsframework._calls import about, contained, malformed, named, seeded
 from fsframework._files import load_sealed, remove_sealed, save_sealed, sweep
 from fsframework.components.resolution import Component
 from fsframework.engine.learning.batches import Split, StepBatches
@@ -31,7 +31,6 @@ from fsframework.engine.learning.model import (
     load_tensors,
     lowered,
     save_tensors,
-    seeded,
     weights_from,
 )
 from fsframework.engine.learning.scoring import check_tensor
@@ -93,8 +92,8 @@ class Training:
     seed: int
     device: torch.device
     episodes: Component
-    fresh: Callable[[int], FewShotModel] | None = None
-    model_of: Callable[[Path], FewShotModel] | None = None
+    fresh: Callable[[int], FewShotModel]
+    model_of: Callable[[Path], FewShotModel]
 
     @property
     def steps(self) -> int:
@@ -107,7 +106,7 @@ def train(
     training: Training,
     folder: Path,
     reporter: Reporter,
-    watch: Callable[[Sequence[Epoch]], None] = lambda _: None,
+    watch: Callable[[Sequence[Epoch]], None],
 ) -> Trained:
     """Train a model in place, or load the weights that an earlier call left in ``folder``.
 
@@ -363,7 +362,6 @@ class _StageLoop:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=stage.precision == "fp16")
         self.validation = self._validation_tasks()
         if stage.teacher is not None:
-            assert training.model_of is not None, "a stage with a run as teacher needs model_of"
             self._teach(training.model_of(stage.teacher).to(self.device))
         if progress.tensors:
             self._resume()
@@ -376,7 +374,7 @@ class _StageLoop:
         if component is None:
             return whole
         n_base = self.train_split.pool.n_classes
-        with seeded(self._derived_seed("method"), torch.device("cpu")):
+        with seeded(self._derived_seed("method")):
             made = FewShotModel(whole.extractor, component.create(), whole.size, n_base)
         return made.to(self.device)
 
@@ -385,7 +383,6 @@ class _StageLoop:
         if self.stage.init_from is not None:
             start_from(self.model, self.stage.init_from, self.stage.init_parts)
         if self.stage.distill:
-            assert self.training.fresh is not None, "a stage that distils needs fresh"
             self._teach(copy.deepcopy(self.model))
             student = self.training.fresh(self._derived_seed("student")).state_dict()
             self.model.load_state_dict({k: student[k] for k in self.model.state_dict()})
@@ -552,7 +549,7 @@ class _StageLoop:
         """Do one update and return its loss."""
         self.optimizer.zero_grad(set_to_none=True)
         method = self.model.method
-        with seeded(self._derived_seed("step", self.progress.epoch, step), self.device):
+        with seeded(self._derived_seed("step", self.progress.epoch, step)):
             loss = self._loss(batches, step)
             with contained(named(method), "the gradient of loss"):
                 self.scaler.scale(loss).backward()

@@ -16,7 +16,7 @@ from tests.conftest import Fsf
 
 SMALL = (
     "-o", "dataset.size=32", "-o", "dataset.n_per_class=40", "-o", "training.epochs=1",
-    "-o", "training.steps=8", "-o", "image_size=32", "--method", "ncc", "--method", "logistic",
+    "-o", "training.steps=2", "-o", "image_size=32", "--method", "ncc", "--method", "logistic",
 )  # fmt: skip
 
 

@@ -123,6 +123,8 @@ ROW = "miniImageNet,1,ANIL,wAcc-A,10.38,0.3\n"
         (HEAD, "has no rows"),
         (HEAD + "miniImageNet,1,ANIL,wAcc-A,10.38\n", "row 2 does not have as many cells"),
         (HEAD + ROW.replace("miniImageNet", "MNIST"), "dataset: must be one of miniImageNet"),
+        (HEAD + ROW.replace(",1,", ",2,"), "row 2, shot: must be 1 or 5, not 2"),
+        (HEAD + ROW.replace("10.38", "ten"), "value_percent: must be a number from 0"),
         (HEAD + ROW.replace("10.38", "nan"), "value_percent: must be a number from 0"),
         (HEAD + ROW.replace("10.38", "103.8"), "to 100, not '103.8'"),
         (HEAD + ROW * 2, "row 3: miniImageNet, 1, ANIL"),

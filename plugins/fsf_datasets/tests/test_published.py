@@ -526,7 +526,7 @@ def test_arrays_of_every_protocol(protocol: int, root: Path, tmp_path: Path) -> 
         assert np.array_equal(data.images(range(8), 10), images)
 
 
-def test_arrays_of_python_2(root: Path) -> None:
+def test_arrays_of_python_2(root: Path, tmp_path: Path) -> None:
     """Written by its cPickle, protocol 2: strings are bytes, and so are pixels."""
     images = pixels(1, 16)
     raw = (
@@ -539,9 +539,10 @@ def test_arrays_of_python_2(root: Path) -> None:
     )  # fmt: skip
     root.mkdir()
     (root / PICKLE).write_bytes(raw)
-    data = read("miniimagenet", root)
-    assert np.array_equal(data.image(0), images[0])
-    assert data.class_names == ("val/07",)
+    for path in (root, zipped(root, tmp_path / "data.zip")):
+        data = read("miniimagenet", path)
+        assert np.array_equal(data.image(0), images[0])
+        assert data.class_names == ("val/07",)
 
 
 class _Command:

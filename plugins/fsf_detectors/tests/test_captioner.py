@@ -198,40 +198,29 @@ class TestNumberFormat:
         assert resolve_dtype("auto", "cuda:0") == torch.float16
 
 
-class TestMemory:
-    def test_a_batch_that_does_not_fit_is_halved(
-        self, seen: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from transformers import VisionEncoderDecoderModel
+def test_a_batch_that_does_not_fit_is_halved(seen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import VisionEncoderDecoderModel
 
-        expected = captions(VitGpt2, "vit-gpt2", seen[0])
-        sizes: list[int] = []
-        generate = VisionEncoderDecoderModel.generate
+    expected = captions(VitGpt2, "vit-gpt2", seen[0])
+    sizes: list[int] = []
+    fits = 5
+    generate = VisionEncoderDecoderModel.generate
 
-        def short_of_memory(self: Any, pixel_values: Any, **rest: Any) -> Any:
-            sizes.append(len(pixel_values))
-            if len(pixel_values) > 5:
-                raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-            return generate(self, pixel_values=pixel_values, **rest)
-
-        monkeypatch.setattr(VisionEncoderDecoderModel, "generate", short_of_memory)
-        detector = VitGpt2(model=str(tiny_path("vit-gpt2")), selector=EveryWord())
-        assert detector.describe(seen[0]) == expected
-        assert sizes == [24, 12, 6, 3, 3, 3, 3, 3, 3, 3, 3]
-        detector.describe(seen[0])
-        assert sizes[11:] == [3] * 8
-
-    def test_one_image_that_does_not_fit_is_an_error(
-        self, seen: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from transformers import VisionEncoderDecoderModel
-
-        def out_of_memory(*_: Any, **__: Any) -> Any:
+    def short_of_memory(self: Any, pixel_values: Any, **rest: Any) -> Any:
+        sizes.append(len(pixel_values))
+        if len(pixel_values) > fits:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return generate(self, pixel_values=pixel_values, **rest)
 
-        monkeypatch.setattr(VisionEncoderDecoderModel, "generate", out_of_memory)
-        with pytest.raises(DataError, match="too small for one image"):
-            captions(VitGpt2, "vit-gpt2", seen[0])
+    monkeypatch.setattr(VisionEncoderDecoderModel, "generate", short_of_memory)
+    detector = VitGpt2(model=str(tiny_path("vit-gpt2")), selector=EveryWord())
+    assert detector.describe(seen[0]) == expected
+    assert sizes == [24, 12, 6, 3, 3, 3, 3, 3, 3, 3, 3]
+    detector.describe(seen[0])
+    assert sizes[11:] == [3] * 8
+    fits = 0
+    with pytest.raises(DataError, match="too small for one image"):
+        detector.describe(seen[0])
 
 
 class TestProvenance:

@@ -352,7 +352,7 @@ def parser_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return saved(nlp, tmp_path_factory.mktemp("pipelines") / "parser")
 
 
-def test_compounds_by_the_parser(parser_folder: str) -> None:
+def test_compounds_and_noun_chunks_by_the_parser(parser_folder: str) -> None:
     joined = SpacySelector(pipeline=parser_folder, compounds="joined", adjectives="none")
     assert joined.select(list(PARSED)) == [
         {"dog", "ice cream trucks"},
@@ -360,18 +360,12 @@ def test_compounds_by_the_parser(parser_folder: str) -> None:
         {"dogs", "men"},
         {"signs", "stop", "orders"},  # adjacent, but no compound
     ]
-
-
-def test_noun_chunks_by_the_parser(parser_folder: str) -> None:
     chunks = SpacySelector(pipeline=parser_folder, adjectives="noun-chunks")
     found = [words & {"small", "red", "cold", "happy"} for words in chunks.select(list(PARSED))]
     assert found == [{"small"}, {"red", "cold"}, set(), set()]
-
-
-def test_a_parser_runs_only_where_it_is_needed(parser_folder: str) -> None:
-    assert "parser" not in SpacySelector(pipeline=parser_folder).nlp.pipe_names
-    joined = SpacySelector(pipeline=parser_folder, compounds="joined")
+    # It runs only where it is needed.
     assert "parser" in joined.nlp.pipe_names
+    assert "parser" not in SpacySelector(pipeline=parser_folder).nlp.pipe_names
 
 
 def test_auto_prefers_the_trained_pipeline(

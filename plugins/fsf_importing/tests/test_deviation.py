@@ -72,13 +72,7 @@ def test_outputs_and_loss_must_both_agree() -> None:
 
 
 def test_what_was_found_is_one_sentence() -> None:
-    outputs, loss = Difference(4e-6, 2e-6, 1e-3), Difference(0.0, 1e-7, 1e-3)
-    told = Deviation(reference(), outputs, 2.0, loss).described()
-    assert re.search(
-        r"task\.npz: .* 4\.0e-06 .*2\.0e-06.* training loss 0\.0e\+00 .*1\.0e-07", told
-    )
-    equal = Difference(0.0, 0.0, 0.0)
-    told = Deviation(reference([1, 0]), equal).described()
-    assert told.endswith("task.npz: 2 of 2 labels are equal")
-    told = Deviation(reference([1, 0]), equal, undecided=1).described()
-    assert told.endswith("task.npz: 1 of 2 labels are equal, the others depend on rounding")
+    found = Deviation(reference(), Difference(4e-6, 2e-6, 1e-3), 2.0, Difference(0.0, 1e-7, 1e-3))
+    assert re.search(r"task\.npz: .*4\.0e-06 .*2\.0e-06.* 0\.0e\+00 .*1\.0e-07", found.described())
+    found = Deviation(reference([1, 0]), Difference(0.0, 0.0, 0.0), undecided=1)
+    assert "task.npz: 1 of 2 labels are equal" in found.described()

@@ -174,17 +174,11 @@ def test_scores_loss_and_gradients_of_leo_are_those_of_the_formulas(
     )
 
 
-def test_training_draws_and_evaluation_does_not() -> None:
-    method, batch = leo(), rectified()
+def test_evaluation_draws_nothing() -> None:
+    method, batch = leo().eval(), rectified()
     state = torch.get_rng_state()
-    method.eval()
-    first, second = (method.scores(batch.support, batch.query) for _ in range(2))
-    assert torch.equal(first, second)
+    method.scores(batch.support, batch.query)
     assert torch.equal(torch.get_rng_state(), state)
-    method.train()
-    assert method.loss(batch) != method.loss(batch)
-    method = leo(sample=False).train()
-    assert method.loss(batch) == method.loss(batch)
 
 
 @pytest.mark.parametrize(("normalize", "length"), [(True, 100.0), (False, 3.0)])

@@ -98,7 +98,7 @@ def plain_covamnet(method: CovaMNet, support: Tensor, query: Tensor) -> Tensor:
 ATTENTION = {"attention_scale": 20.0, "least_threshold": 0.4, "threshold_range": 0.5}
 CASES: list[tuple[Any, Any, dict[str, Any], dict[str, Any]]] = [
     *((DN4, plain_dn4, {"n_k": n_k}, {"side": side, "shot": shot})
-      for n_k in (1, 2, 3, 4) for side, shot in ((1, 1), (1, 2), (2, 1), (3, 2), (7, 3))),
+      for n_k in (1, 2, 3, 4) for side, shot in ((1, 1), (1, 2), (2, 1), (3, 2), (5, 3))),
     (ADM, plain_adm, {"n_way": 4, "n_k": 3}, {"shot": 1}),
     (ADM, plain_adm, {"n_way": 4, "n_k": 1}, {"shot": 2}),
     (ATLNet, plain_atlnet, {"scale": 3.0, **ATTENTION}, {"shot": 1}),

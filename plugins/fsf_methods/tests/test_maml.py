@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from fsf_backbones import ResNet12
 from fsf_methods.gradient import BOIL, MAML, _adapt
+from fsf_methods.gradient._operations import TaskOperations
 from fsframework.interfaces import Backbone, Batch
 from fsframework.testing.method import ToyBackbone
 from plugins.fsf_methods.tests.toys import episode as floats
@@ -116,16 +117,19 @@ class Odd(Backbone):
         super().__init__()
         self.first = nn.Conv2d(3, 4, (3, 1), stride=(1, 2), padding=1)
         self.norm = nn.BatchNorm2d(4, affine=False, momentum=0.3)
-        self.grouped = nn.Conv2d(4, 8, 3, dilation=(2, 1), groups=2, bias=False)
+        self.grouped = nn.Conv2d(4, 8, 3, dilation=(2, 1), groups=2)
         self.same = nn.Conv2d(8, 8, 3, padding="same")
         self.last_norm = nn.BatchNorm2d(8)
+        self.offset = nn.Parameter(torch.randn(4))
         # Neither weights nor images: the same for all tasks.
         self.fixed, self.places = torch.randn(4, 1, 2, 2), torch.randn(1, 4, 10, 5)
 
     def forward(self, images: Tensor) -> Tensor:
         maps = functional.max_pool2d(self.norm(self.first(images)), 2, padding=1)
-        maps = functional.conv2d(maps, self.fixed.to(maps), groups=4)
-        maps = self.grouped(maps) + self.grouped(self.places.to(maps))
+        fixed, places = self.fixed.to(maps), self.places.to(maps)
+        shifted = functional.conv2d(places, fixed, self.offset, padding=1, groups=4)
+        maps = functional.conv2d(maps, fixed, groups=4) + shifted[..., 1:, 1:]
+        maps = self.grouped(maps) + self.grouped(places)
         maps = self.last_norm(self.same(maps))
         tokens = maps.flatten(2).mT[:, None]
         attended = functional.scaled_dot_product_attention(tokens, tokens, tokens.sin())
@@ -220,3 +224,48 @@ def test_a_frozen_weight_is_adapted_but_not_learned() -> None:
     method.train().loss(batch).backward()
     assert all(p.grad is None for p in method.backbone.parameters())
     assert all(p.grad is not None for p in method.classify.parameters())
+
+
+def test_what_is_not_covered_goes_to_pytorch() -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 3, 3)
+    mean, var = torch.randn(3), torch.rand(3)
+
+    def all_of_them() -> list[Tensor]:
+        return [
+            functional.conv2d(x, weight, padding="same"),
+            functional.conv2d(x[0], weight),
+            functional.batch_norm(x, mean, var),
+            functional.batch_norm(x[:, :, 0, 0], None, None, training=True),
+            *functional.max_pool2d(x, 2, return_indices=True),
+            functional.max_pool2d(x[0], 2),
+            functional.adaptive_avg_pool2d(x, 2),
+        ]
+
+    expected = all_of_them()
+    with TaskOperations(vmapped=True):
+        found = all_of_them()
+    torch.testing.assert_close(found, expected)
+
+
+def test_half_precision_as_autocast_has_it() -> None:
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 3, 3), torch.randn(4)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = functional.conv2d(x, weight, bias)
+        with TaskOperations(vmapped=False):
+            found = functional.conv2d(x, weight, bias)
+            normed = functional.batch_norm(found, None, None, training=True)
+    assert found.dtype == normed.dtype == torch.bfloat16
+    torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)
+
+
+def test_statistics_of_many_locations_are_exact() -> None:
+    torch.manual_seed(0)
+    x = (torch.randn(20, 4, 64, 64) + 2).contiguous(memory_format=torch.channels_last)
+    mean, variance = torch.zeros(4), torch.zeros(4)
+    with TaskOperations(vmapped=False):
+        functional.batch_norm(x, mean, variance, training=True, momentum=1.0)
+    wanted_variance, wanted_mean = torch.var_mean(x.double(), dim=(0, 2, 3))
+    torch.testing.assert_close(mean.double(), wanted_mean, rtol=1e-6, atol=0)
+    torch.testing.assert_close(variance.double(), wanted_variance, rtol=1e-6, atol=0)

@@ -19,7 +19,7 @@ REFUSED: dict[str, dict[str, Any]] = {
         "scale": 0.0, "attention_scale": -1.0, "least_threshold": 2.0, "threshold_range": -0.1,
     },
     "baseline": {"steps": 0, "lr": 0.0, "weight_decay": -1.0},
-    "baseline-plus-plus": {"steps": 0, "lr": 0.0, "weight_decay": -1.0, "scale": 0.0},
+    "baseline-plus-plus": {"scale": 0.0},
     "boil": {"extractor_lr": -1.0, "classifier_lr": -1.0, "testing": "x"},
     "can": {
         "scale": 0.0, "temperature": -1.0, "reduction": 0, "fusion": "max", "weight_nearest": -0.5,
@@ -29,7 +29,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     "contrastive-centroids": {
         "weight": -1.0, "episode_weight": -1.0, "temperature": 0.0, "width": 0, "scale": 0.0,
     },
-    "cosine": {"scale": 0.0, "lr": 0.0},
     "covamnet": {"divisor": "all", "dropout": 1.0},
     "cpea": {"smoothing": 1.0, "dropout": -0.1},
     "deepbdc": {"reduce_dim": 1, "metric": "l1"},
@@ -65,7 +64,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     },
     "linear": {"optimizer": "lbfgs"},
     "logistic": {"c": NAN, "tol": -1.0},
-    "lp-ft-fb": {"head": "cosine", "firth_c": -1.0, "steps": 0, "lr": 0.0},
+    "lp-ft-fb": {"head": "cosine", "firth_c": -1.0},
     "lrp": {"epsilon": -1.0},
     "maml": {
         "head": "x", "n_way": None, "inner_lr": 0.0, "train_steps": 0, "batch_norm": "x",
@@ -74,8 +73,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "mtl": {"n_way": 1, "inner_lr": 0.0, "train_steps": 0, "test_steps": 0},
     "ncc": {"metric": "l1"},
     "neg-cosine": {
-        "margin": -1.5, "inner_margin": 2.0, "scale": 0.0, "inner_scale": -1.0, "steps": 0,
-        "lr": 0.0, "weight_decay": -1.0, "optimizer": "lbfgs",
+        "margin": -1.5, "inner_margin": 2.0, "scale": 0.0, "inner_scale": -1.0,
     },
     "putm": {"steps": -1, "temperature": 0.0, "beta": 1.1, "gamma": -1.0},
     "r2d2": {"initial_lambda": 0.0, "initial_alpha": 0.0, "initial_beta": NAN},

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from fsf_prediction.files import SupportFiles, find_queries, find_support
-from fsf_prediction.prediction import MOST_DRAWS, Predictions, draws_of, predict_files
-from fsframework.components.options import Given
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import resolve_component
-from fsframework.engine.learning.evaluation import ImageSource, predict
-from fsframework.engine.learning.model import build_model
-from fsframework.engine.progress import Reporter
-from fsframework.engine.session import Session, Workspace
-from fsframework.errors import DataError, FsfError
-from fsframework.interfaces.dataset import Dataset
+import fsframework as api
+from fsf_prediction.prediction import MOST_DRAWS, draws_of
+from fsframework.interfaces import Dataset
 from fsframework.values import TaskSet
+from tests.conftest import Fsf
 
 SIZE = 24
-REGISTRY = Registry()
-SESSION = Session(REGISTRY, Workspace.default(), Reporter())
+PLANTED = {"name": "planted", "size": SIZE, "n_per_class": 8}
 
 
-def given(**options: object) -> dict[str, Given]:
-    return {key: Given(value, "command line") for key, value in options.items()}
+def predicted(fsf: Fsf, support: Path, *queries: Path | str, **options: str) -> Any:
+    given = [part for name, value in options.items() for part in (f"--{name}", value)]
+    size = ("--image-size", str(SIZE))
+    done = fsf("predict", *queries, "--support", support, *size, *given, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
-def predicted(support: Path, queries: Sequence[str], **options: object) -> Predictions:
-    tree = {"image_size": Given(SIZE, "command line"), **given(**options)}
-    return predict_files(tree, SESSION, find_support(support), find_queries(queries))
+def scores(found: Any) -> list[list[float]]:
+    return [list(row["scores"].values()) for row in found["predictions"]]
+
+
+def classes(found: Any) -> list[str]:
+    return [row["class"] for row in found["predictions"]]
 
 
 def save(image: object, path: Path) -> Path:
@@ -54,17 +54,14 @@ def plain(folder: Path, sizes: dict[str, int]) -> Path:
 
 @pytest.fixture(scope="module")
 def data() -> Dataset:
-    options = {"name": "planted", "size": SIZE, "n_per_class": 8}
-    made: Dataset = resolve_component(REGISTRY, "dataset", options).create()
-    return made
+    found: Dataset = api.dataset(PLANTED)
+    return found
 
 
 @pytest.fixture(scope="module")
 def task(data: Dataset) -> TaskSet:
-    options = {"name": "random", "n_way": 4, "n_shot": 3, "n_query": 4}
-    drawn: TaskSet = resolve_component(REGISTRY, "sampler", options).create().draw(
-        data.pool("test"), 1, 0
-    )  # fmt: skip
+    shape = {"name": "random", "n_way": 4, "n_shot": 3, "n_query": 4}
+    [drawn] = api.draw(shape, data.pool("test"), tasks=1, seed=0).values()
     return drawn
 
 
@@ -72,7 +69,7 @@ def task(data: Dataset) -> TaskSet:
     "method", ["protonet", "dn4", "r2d2", "logistic", "baseline", "maml", "ncc"]
 )
 def test_it_predicts_what_a_run_predicts(
-    tmp_path: Path, data: Dataset, task: TaskSet, method: str
+    fsf: Fsf, tmp_path: Path, data: Dataset, task: TaskSet, method: str
 ) -> None:
     indices = data.split_indices("test")
     pixels = data.images(indices, SIZE)
@@ -83,34 +80,32 @@ def test_it_predicts_what_a_run_predicts(
                 folder = f"way{way}" if part == "support" else "."
                 files[i] = save(pixels[i], tmp_path / part / folder / f"{i}.png")
     options = {"name": method, **({"n_way": 4} if method == "maml" else {})}
-    component = resolve_component(REGISTRY, "method", options)
-    model = build_model(resolve_component(REGISTRY, "backbone", "conv64f"), component, SIZE, 0, 0)
-    expected = predict(model, task, ImageSource.computed(model, pixels, task))[0].ravel()
-    queries = [str(files[i]) for i in task.query[0].ravel()]
-    found = predicted(tmp_path / "support", queries, method=method)
-    assert found.predicted == tuple(f"way{way}" for way in expected)
-    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1)
-    again = predicted(tmp_path / "support", queries, method=method)
-    np.testing.assert_array_equal(found.probabilities, again.probabilities)
+    model = api.model(options, image_size=SIZE, device="cpu")
+    [outcomes] = api.evaluate(model, task, data, progress=False).values()
+    queries = [files[i] for i in task.query[0].ravel()]
+    found = predicted(fsf, tmp_path / "support", *queries, method=method)
+    assert classes(found) == [f"way{way}" for way in outcomes.predictions[0].ravel()]
+    np.testing.assert_allclose(np.sum(scores(found), axis=1), 1)
+    assert predicted(fsf, tmp_path / "support", *queries, method=method) == found
+    assert any("all queries together" in note for note in found["notes"]) == (method == "maml")
+    assert any("conv64f has random weights" in note for note in found["notes"])
 
 
-def test_one_query_s_scores_do_not_depend_on_the_others(tmp_path: Path) -> None:
+def test_one_query_s_scores_do_not_depend_on_the_others(fsf: Fsf, tmp_path: Path) -> None:
     support = plain(tmp_path / "few", {"a": 3, "b": 3})
-    both = predicted(support, [str(support / "a/0.png"), str(support / "b/1.png")])
-    alone = predicted(support, [str(support / "b/1.png")])
-    np.testing.assert_allclose(both.probabilities[1], alone.probabilities[0], atol=1e-6)
+    both = predicted(fsf, support, support / "a/0.png", support / "b/1.png")
+    alone = predicted(fsf, support, support / "b/1.png")
+    np.testing.assert_allclose(scores(both)[1], scores(alone)[0], atol=1e-6)
 
 
-def test_unequal_classes_are_drawn_from(tmp_path: Path) -> None:
+def test_unequal_classes_are_drawn_from(fsf: Fsf, tmp_path: Path) -> None:
     support = plain(tmp_path / "few", {"red": 2, "green": 5, "blue": 3})
-    found = predicted(support, [str(support)])
-    assert (found.shot, found.draws) == (2, 3)
-    assert found.predicted == ("blue",) * 3 + ("green",) * 5 + ("red",) * 2
-    assert any("classes have 2 ('red') to 5 ('green') images" in note for note in found.notes)
-    assert any(
-        "queries that are also support images, so their class was given: 10" in note
-        for note in found.notes
-    )
+    found = predicted(fsf, support, support)
+    assert (found["shot"], found["draws"]) == (2, 3)
+    assert classes(found) == ["blue"] * 3 + ["green"] * 5 + ["red"] * 2
+    notes = "\n".join(found["notes"])
+    assert "classes have 2 ('red') to 5 ('green') images" in notes
+    assert "queries that are also support images, so their class was given: 10" in notes
 
 
 def test_draws_show_every_image_and_are_never_too_many() -> None:
@@ -125,88 +120,77 @@ def test_draws_show_every_image_and_are_never_too_many() -> None:
     assert draws_of([2, 50], 1)[0][1].tolist() != draws_of([2, 50], 2)[0][1].tolist()
 
 
-def test_classes_are_sub_folders(tmp_path: Path) -> None:
+def test_classes_are_sub_folders_and_queries_files_folders_and_patterns(
+    fsf: Fsf, tmp_path: Path
+) -> None:
     root = plain(tmp_path / "archive/inner", {"Zürich": 1, "cat10": 1, "cat2": 2})
     save(np.zeros((4, 4, 3)), root / "cat2/deep/er/0.PNG")
     save(np.zeros((4, 4, 3)), root / "loose.png")
     (root / ".hidden").mkdir()
     (root / "cat2/notes.txt").write_text("no image")
-    found = find_support(tmp_path / "archive")
-    assert list(found.classes) == ["Zürich", "cat2", "cat10"]
-    assert len(found.classes["cat2"]) == 3
-    assert found.loose == 1
+    new = plain(tmp_path / "new", {"x": 11, "y": 1})
+    found = predicted(fsf, Path("archive"), "new/x/1*.png", "new/y", new / "x/1.png")
+    assert found["classes"] == ["Zürich", "cat2", "cat10"]
+    files = [row["file"] for row in found["predictions"]]
+    assert files == ["new/x/1.png", "new/x/10.png", "new/y/0.png"], "each once"
+    notes = "\n".join(found["notes"])
+    assert "classes have 1 ('Zürich') to 3 ('cat2') images" in notes
+    assert "not in a class folder: 1 image" in notes
+    found = predicted(fsf, root, new / "x/*0.png")
+    files = [row["file"] for row in found["predictions"]]
+    assert files == [str(new / "x/0.png"), str(new / "x/10.png")]
 
 
-def test_a_support_that_is_not_one(tmp_path: Path) -> None:
-    for folder, part in (("nowhere", "no such folder"), ("one", "at least two classes")):
-        plain(tmp_path / "one", {"cat": 1})
-        with pytest.raises(DataError, match=part):
-            find_support(tmp_path / folder)
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("few/a", "--support", "nowhere"), "no such folder"),
+        (("few/a", "--support", "one"), "at least two classes"),
+        (("few/a", "--support", "empty"), "no image in 'dog'"),
+        (("nothing.png", "--support", "few"), "no such file"),
+        (("few/z*.png", "--support", "few"), "no such file"),
+        (("fe*/a/x.png", "--support", "few"), "no such file"),
+        (("empty/dog", "--support", "few"), "no image in this folder"),
+        (("--support", "few"), "name the images to classify"),
+        (("few/a", "--support", "few", "-o", "tasks=3"), "tasks does not apply to a prediction"),
+        (("few/a", "--support", "few", "-o", "dataset=planted"), "dataset does not apply"),
+        (("few/a", "--support", "few", "-o", "training.epochs=3"), "trains nothing"),
+    ],
+)
+def test_what_cannot_be_predicted(
+    fsf: Fsf, tmp_path: Path, arguments: tuple[str, ...], part: str
+) -> None:
+    plain(tmp_path / "few", {"a": 1, "b": 1})
+    plain(tmp_path / "one", {"cat": 1})
     plain(tmp_path / "empty", {"cat": 1})
     (tmp_path / "empty/dog").mkdir()
-    with pytest.raises(DataError, match="no image in 'dog'"):
-        find_support(tmp_path / "empty")
+    done = fsf("predict", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert part in done.stderr
 
 
-def test_queries_are_files_folders_and_patterns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = plain(tmp_path / "new", {"x": 11, "y": 1})
-    monkeypatch.chdir(tmp_path)
-    names = [str(f) for f in find_queries(["new/x/1*.png", "new/y", str(root / "x/1.png")])]
-    assert names == ["new/x/1.png", "new/x/10.png", "new/y/0.png"], "each once"
-    assert find_queries([str(root / "x/*0.png")]) == (root / "x/0.png", root / "x/10.png")
-    for wrong in ("nothing.png", "new/z*.png", str(tmp_path / "q*/x.png")):
-        with pytest.raises(DataError, match="no such file"):
-            find_queries([wrong])
-    (tmp_path / "bare").mkdir()
-    with pytest.raises(DataError, match="no image in this folder"):
-        find_queries(["bare"])
-    with pytest.raises(FsfError, match="name the images to classify"):
-        find_queries([])
-
-
-def test_a_broken_image_ends_it_or_is_left_out(tmp_path: Path) -> None:
+def test_a_broken_image_ends_it_or_is_left_out(fsf: Fsf, tmp_path: Path) -> None:
     support = plain(tmp_path / "few", {"a": 3, "b": 3})
-    (tmp_path / "bad.jpg").write_bytes(b"no image")
-    queries = [str(support / "a/0.png"), str(tmp_path / "bad.jpg"), str(support / "b/0.png")]
-    with pytest.raises(
-        DataError, match=rf"^{tmp_path}/bad.jpg: not a readable image .*--broken skip"
-    ):
-        predicted(support, queries)
-    found = predicted(support, queries, broken="skip")
-    assert [file.name for file in found.files] == ["0.png", "0.png"]
-    assert found.predicted == ("a", "b")
-    assert len(found.broken) == 1
+    bad = tmp_path / "bad.jpg"
+    bad.write_bytes(b"no image")
+    queries = (support / "a/0.png", bad, support / "b/0.png")
+    done = fsf("predict", *queries, "--support", support)
+    assert done.returncode == 2
+    assert f"fsf: {bad}: not a readable image " in done.stderr
+    assert "--broken skip" in done.stderr
+    found = predicted(fsf, support, *queries, broken="skip")
+    assert [Path(row["file"]).name for row in found["predictions"]] == ["0.png", "0.png"]
+    assert classes(found) == ["a", "b"]
+    assert len(found["broken"]) == 1
     (support / "a/1.png").write_bytes(b"no image")
-    found = predicted(support, queries[:1], broken="skip")
-    assert (found.shot, len(found.broken)) == (2, 1)
+    found = predicted(fsf, support, queries[0], broken="skip")
+    assert (found["shot"], len(found["broken"])) == (2, 1)
 
 
-def test_images_are_read_as_a_run_reads_them(tmp_path: Path) -> None:
+def test_images_are_read_as_a_run_reads_them(fsf: Fsf, tmp_path: Path) -> None:
     """Turned by EXIF, transparent pixels over white."""
     support = plain(tmp_path / "few", {"red": 2, "green": 2, "blue": 2})
-    ghost = Image.new("RGBA", (SIZE, SIZE), (255, 0, 0, 0))
-    ghost.save(tmp_path / "ghost.png")
+    Image.new("RGBA", (SIZE, SIZE), (255, 0, 0, 0)).save(tmp_path / "ghost.png")
     Image.new("RGB", (SIZE, SIZE), "white").save(tmp_path / "white.png")
-    found = predicted(support, [str(tmp_path / "ghost.png"), str(tmp_path / "white.png")])
-    np.testing.assert_array_equal(found.probabilities[0], found.probabilities[1])
-
-
-def test_options_that_do_not_apply(tmp_path: Path) -> None:
-    support = SupportFiles({"a": (Path("a"),), "b": (Path("b"),)})
-    for tree, part in (
-        (given(tasks=3), "tasks does not apply to a prediction"),
-        (given(dataset="planted"), "dataset does not apply"),
-        ({"training": given(epochs=3)}, "trains nothing"),
-    ):
-        with pytest.raises(FsfError, match=part):
-            predict_files(tree, SESSION, support, [Path("q")])
-
-
-def test_a_note_says_what_the_weights_are(tmp_path: Path) -> None:
-    support = plain(tmp_path / "few", {"a": 1, "b": 1})
-    (note,) = predicted(support, [str(support / "a")]).notes[:1]
-    assert "conv64f has random weights" in note
-    notes = predicted(support, [str(support / "a")], method="maml").notes
-    assert any("all queries together" in note for note in notes)
+    found = scores(predicted(fsf, support, "ghost.png", "white.png"))
+    assert found[0] == found[1]

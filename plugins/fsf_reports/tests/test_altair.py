@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, get_args
 from xml.etree import ElementTree
 
+import altair
+import jsonschema
 import pytest
 
 import fsf_reports
@@ -47,7 +49,7 @@ def texts(svg: Path) -> list[str]:
 def test_a_specification_fulfils_the_schema_and_holds_every_value(mark: Mark) -> None:
     figure = toy_figure(mark, names=NASTY)
     spec = vega_lite(figure)
-    chart(figure)  # validates it
+    jsonschema.Draft7Validator(altair.load_schema()).validate(spec)
     values = _numbers(spec)
     for point in figure.points:
         assert point.y is not None
@@ -128,6 +130,10 @@ def test_bars_below_0_hang_from_the_axis_and_a_missing_one_is_said(tmp_path: Pat
     assert zero == pytest.approx(top + up, abs=0.01)
     Altair().draw(toy_figure(missing=True), tmp_path / "f.svg")
     assert texts(tmp_path / "f.svg").count("n/a") == 4
+
+
+def test_a_chart_is_one_of_vega_altair() -> None:
+    assert isinstance(chart(toy_figure()), altair.VConcatChart)
 
 
 def test_series_differ_in_more_than_colour() -> None:

@@ -15,12 +15,11 @@ from fsf_self_supervised.methods import BECLR, MoCo, OpTA, PsCo, UniSiam
 from fsf_self_supervised.methods._clusters import ClusteredMemory
 from fsf_self_supervised.methods._losses import (
     nt_xent,
-    queue_contrast,
 )
 from fsf_self_supervised.methods._memory import MomentumCopy, Queue
-from fsf_self_supervised.views import SimCLR as StrongViews
+from fsf_self_supervised.methods._opta import relative_cost, transport_plan
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
-from fsframework.testing.method import ToyBackbone, check_solves_toy_task
+from fsframework.testing.method import ToyBackbone
 from tests.toy_views import Dimmed
 
 
@@ -39,13 +38,6 @@ def test_nt_xent_worked_by_hand() -> None:
     first, second = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[4.0, 0.0], [0.0, 1.0]])
     expected = math.log(math.exp(2) + 2) - 2
     assert nt_xent(first, second, 0.5).item() == pytest.approx(expected, abs=1e-6)
-
-
-def test_the_queue_holds_the_negatives() -> None:
-    query, key = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.6, 0.8]])
-    queue = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
-    expected = math.log(math.exp(1.2) + 1 + math.exp(-2)) - 1.2
-    assert queue_contrast(query, key, queue, 0.5).item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_teacher_adds_the_cosine_of_each_view_with_its_own_target() -> None:
@@ -158,6 +150,21 @@ def test_beclr_scores_as_its_inference_does() -> None:
     torch.testing.assert_close(method.scores(support, query), expected)
 
 
+def test_each_transport_stops_on_its_own() -> None:
+    torch.manual_seed(0)
+    prototypes, query = torch.randn(6, 3, 8), torch.randn(6, 9, 8)
+    # Costs that differ little are transported in fewer iterations.
+    query[::2] *= 1e-3
+    cost = relative_cost(prototypes, query)
+    together = transport_plan(cost, 0.05, 1000, 1e-4)
+    alone = [transport_plan(one[None], 0.05, 1000, 1e-4) for one in cost]
+    torch.testing.assert_close(together, torch.cat(alone), rtol=0, atol=1e-6)
+    # They do not all stop together: few iterations are enough for some only.
+    few = transport_plan(cost, 0.05, 12, 1e-4)
+    same = (few - together).abs().amax(dim=(1, 2)) == 0
+    assert 0 < same.sum() < len(same)
+
+
 def test_without_passes_opta_is_its_classifier_on_class_means() -> None:
     method = OpTA(classifier=NCC(), passes=0)
     support, query = torch.randn(2, 3, 4, 8), torch.randn(2, 5, 8)
@@ -165,12 +172,6 @@ def test_without_passes_opta_is_its_classifier_on_class_means() -> None:
     support, query = (t / t.std(dim=-1, keepdim=True) for t in away)
     expected = NCC().scores(support.mean(dim=2, keepdim=True), query)
     torch.testing.assert_close(method.scores(*away), expected)
-
-
-@pytest.mark.slow
-def test_psco_is_checkable_with_its_own_defaults() -> None:
-    # Its views leave nothing of a toy class.
-    check_solves_toy_task(lambda: PsCo(views=StrongViews()))
 
 
 def test_a_queue_writes_over_its_oldest_vectors() -> None:

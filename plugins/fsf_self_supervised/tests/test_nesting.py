@@ -14,7 +14,8 @@ from fsframework.components.resolution import resolve_component
 from fsframework.interfaces import Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 
-METHODS = {name: Registry().load("method", name) for name in Registry().names("method")}
+REGISTRY = Registry()
+METHODS = {name: REGISTRY.load("method", name) for name in REGISTRY.names("method")}
 BESIDE = {"views", "trains_on_images", "weightless"}
 INSTEAD = {*BESIDE, "consumes", "embeds_images"}
 OWN = {
@@ -48,7 +49,7 @@ def made(name: str, **ways: int) -> FewShotMethod:
         request["base"] = "r2d2"
     if name == "ifsl":
         request["n_splits"] = 2
-    return resolve_component(Registry(), "method", {"name": name, **request}).create()
+    return resolve_component(REGISTRY, "method", {"name": name, **request}).create()
 
 
 def fits(wrapper: str, name: str, base: FewShotMethod) -> bool:
@@ -92,8 +93,8 @@ def nested(wrapper: str, base: FewShotMethod) -> None:
 def shown(method: FewShotMethod) -> Batch:
     """Return what a training step shows a method that is trained on images."""
     way = method.n_way or 5
-    images, flat = torch.randn(1, 3 * way, 3, 20, 20), torch.randn(6, 3, 20, 20)
-    classes = torch.arange(way).repeat(3)[None]
+    images, flat = torch.randn(1, 2 * way, 3, 20, 20), torch.randn(6, 3, 20, 20)
+    classes = torch.arange(way).repeat(2)[None]
     fields: dict[str, Any] = {}
     seen = []
     if method.learns_from != "batches":

@@ -61,18 +61,13 @@ def test_a_value_outside_its_range_is_refused(make: Any, option: str, value: Any
         (OpTA, {"classifier": ContrastiveCentroids()}, "^classifier "),
         *((w, {"base": ProtoNet(), "views": SimCLRViews()}, "SimCLR has only one")
           for w in (SSFSL, BF3S)),
-        *((w, {"base": NCC(), "views": Rotation()}, "NCC learns from nothing")
-          for w in (SSFSL, BF3S)),
         (BF3S, {"base": ProtoNet(), "views": Jigsaw()}, "Jigsaw"),
         (BF3S, {"base": ProtoNet(), "views": Rotation(), "pretext": "location"}, "views=patches"),
         (BF3S, {"base": DN4(), "views": Patches(), "pretext": "location"}, "DN4 .* patch_weight=0"),
-        (SLA, {"base": MAML(), "views": Rotation()}, "4 times as many .* MAML is made for 5"),
         (SLA, {"base": MAML(n_way=8), "views": Rotation(), "inference": "single"}, "made for 8"),
         (SLA, {"base": ProtoNet(), "views": Patches()}, "as rotation does, but Patches"),
         (SLA, {"base": SLA(base=ProtoNet(), views=Rotation()), "views": Rotation(),
                "self_distillation": True}, "self_distillation, but SLA is trained on images"),
-        (HTS, {"base": DN4(), "views": Rotation()}, "DN4 is not"),
-        (HTS, {"base": SSFSL(base=ProtoNet(), views=Rotation()), "views": Rotation()}, "SSFSL is"),
         (HTS, {"base": ProtoNet(), "views": Jigsaw()}, "^views .* Jigsaw does not"),
         (HTS, {"base": ProtoNet(), "views": Rotation(), "deeper": (Jigsaw(),)}, "^deeper .* Jig"),
     ],

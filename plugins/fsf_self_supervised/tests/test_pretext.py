@@ -156,16 +156,6 @@ def test_bf3s_also_trains_a_base_on_the_mean_patch() -> None:
     assert shifted[0].std().item() == pytest.approx(1, rel=1e-3)
 
 
-@pytest.mark.parametrize("wrapper", [SSFSL, BF3S])
-def test_batches_work_as_well(wrapper: Any) -> None:
-    method = built(lambda: wrapper(base=Baseline(), views=Rotation()))
-    assert method.learns_from == "batches"
-    images = torch.rand(4, 3, 20, 20)
-    made = Rotation().make(images)
-    batch = Batch(items=images, classes=torch.arange(4), views=made.images, applied=made.applied)
-    assert torch.isfinite(method.loss(batch))
-
-
 def turned() -> Rotation:
     return Rotation(angles=(0, 90))
 

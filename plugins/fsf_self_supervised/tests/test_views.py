@@ -88,6 +88,9 @@ def test_permutations_are_far_apart():
     assert len({tuple(row) for row in distant_permutations(4, 24).tolist()}) == 24
 
 
+GREY = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
+
+
 class TestColors:
     """One linear map per image does what the four changes do one after another."""
 
@@ -108,29 +111,24 @@ class TestColors:
     def test_nothing_to_change(self, images):
         torch.testing.assert_close(self.changed(images), images)
 
-    def test_brightness_is_a_factor(self, images):
-        factor = self.factors(0.4, 0, 16)[:, None, None, None]
-        torch.testing.assert_close(self.changed(images, brightness=0.4), factor * images)
-
-    def test_contrast_keeps_the_mean_luminance(self, images):
-        grey = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
-        mean = (images * grey).sum(1).mean((1, 2))[:, None, None, None]
-        factor = self.factors(0.4, 1, 16)[:, None, None, None]
-        expected = mean + factor * (images - mean)
-        torch.testing.assert_close(self.changed(images, contrast=0.4), expected)
-
-    def test_saturation_keeps_each_luminance(self, images):
-        grey = (images * torch.tensor([0.299, 0.587, 0.114])[:, None, None]).sum(1, keepdim=True)
-        factor = self.factors(0.4, 2, 16)[:, None, None, None]
-        expected = grey + factor * (images - grey)
+    @pytest.mark.parametrize("change", ["brightness", "contrast", "saturation"])
+    def test_a_change_is_a_factor_of_what_differs_from_its_base(self, images, change):
+        luminance = (images * GREY).sum(1, keepdim=True)
+        bases = {
+            "brightness": torch.zeros(()),
+            "contrast": luminance.mean((2, 3), keepdim=True),
+            "saturation": luminance,
+        }
+        base = bases[change]
+        factor = self.factors(0.4, list(bases).index(change), 16)[:, None, None, None]
+        expected = base + factor * (images - base)
         torch.testing.assert_close(
-            self.changed(images, saturation=0.4), expected, atol=1e-4, rtol=0
+            self.changed(images, **{change: 0.4}), expected, atol=1e-4, rtol=0
         )
 
     def test_hue_keeps_greys_and_luminance(self, images):
-        weights = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
         found = self.changed(images, hue=0.5)
-        torch.testing.assert_close((found * weights).sum(1), (images * weights).sum(1))
+        torch.testing.assert_close((found * GREY).sum(1), (images * GREY).sum(1))
         assert (found - images).abs().max() > 0.05
         greys = images[:, :1].expand(-1, 3, -1, -1)
         torch.testing.assert_close(self.changed(greys, hue=0.5), greys)

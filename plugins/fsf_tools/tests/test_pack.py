@@ -120,18 +120,18 @@ def filled(digests: Path) -> int:
 
 
 def test_killed_while_packing_it_goes_on_where_it_stopped(fsf: Fsf, tmp_path: Path) -> None:
-    asked = ("data", "pack", *dataset(photographs(tmp_path / "images", 20, 60, 400)))
+    asked = ("data", "pack", *dataset(photographs(tmp_path / "images", 20, 30, 400)))
     argv = [sys.executable, "-m", "fsframework", *asked]
     process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     before = killed_while_decoding(process, tmp_path / "cache")
-    assert 0 < before < 1200
+    assert 0 < before < 600
     found = json.loads(fsf(*asked, "--json").stdout)
-    assert found["decoded_now"] == 1200 - before
+    assert found["decoded_now"] == 600 - before
     other = json.loads(fsf(*asked, "--cache-dir", tmp_path / "other", "--json").stdout)
     assert found["digest"] == other["digest"]
 
 
-@pytest.mark.parametrize("workers", ["1", "2", "7"])
+@pytest.mark.parametrize("workers", ["1", "7"])
 def test_the_number_of_workers_changes_no_pixel(fsf: Fsf, tmp_path: Path, workers: str) -> None:
     folder = photographs(tmp_path / "images")
     done = fsf("data", "pack", *dataset(folder), "--json", "--workers", workers)
@@ -142,29 +142,26 @@ def test_the_number_of_workers_changes_no_pixel(fsf: Fsf, tmp_path: Path, worker
         assert (array[row] == np.asarray(small)).all()
 
 
-def test_runs_are_equal_with_any_workers_and_resumed(tmp_path: Path) -> None:
-    """With 1 and 2 workers, and killed while it decodes and goes on: equal to a byte."""
-    folder = photographs(tmp_path / "images", classes=16, images=50, side=300)
-    command = ["run", "--json", "--dataset", f"folder:{folder}", "--method", "protonet",
+def test_a_run_killed_while_it_decodes_is_equal_with_other_workers(tmp_path: Path) -> None:
+    """With 1 worker, and with 2 that are killed and go on: equal to a byte."""
+    folder = photographs(tmp_path / "images", classes=16, images=30, side=300)
+    command = ["run", "--json", *dataset(folder)[:2], "--method", "protonet",
                "--sampler", "random", "--tasks", "30", "--way", "3", "--queries", "5",
                "--image-size", "32", "-o", "training.epochs=2", "-o", "training.steps=3",
                "-o", "training.validation_tasks=10"]  # fmt: skip
-    found = {}
-    for name, workers, killed in (("one", "1", False), ("two", "2", False), ("killed", "2", True)):
-        cache = tmp_path / f"{name}-cache"
-        places = ["--runs-dir", str(tmp_path / name), "--cache-dir", str(cache)]
-        if killed:
-            process = started(tmp_path, *command, *places, "--workers", workers)
-            killed_while_decoding(process, cache)
-            assert not list((tmp_path / name).rglob("outcomes-random.parquet"))
-        done = finished(tmp_path, *command, *places, "--workers", workers)
+    found = []
+    for workers in ("1", "2"):
+        cache, runs = tmp_path / f"cache-{workers}", tmp_path / f"runs-{workers}"
+        given = [*command, "--runs-dir", str(runs), "--cache-dir", str(cache), "--workers", workers]
+        if workers == "2":
+            killed_while_decoding(started(tmp_path, *given), cache)
+            assert not list(runs.rglob("outcomes-random.parquet"))
+        done = finished(tmp_path, *given)
         assert done.returncode == 0, done.stderr
-        (run,) = (tmp_path / name).glob("*/run.json")
-        found[name] = [
-            (run.parent / file).read_bytes()
-            for file in ("outcomes-random.parquet", "weights.safetensors")
-        ]
-    assert found["one"] == found["two"] == found["killed"]
+        (run,) = runs.glob("*/run.json")
+        made = ("outcomes-random.parquet", "weights.safetensors")
+        found.append([(run.parent / file).read_bytes() for file in made])
+    assert found[0] == found[1]
 
 
 def test_refused_options_name_what_is_allowed(fsf: Fsf, tmp_path: Path) -> None:

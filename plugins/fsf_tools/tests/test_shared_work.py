@@ -26,8 +26,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+import torch
 from fsframework.errors import DataError
-from fsframework.interfaces import AttributeDetector, Dataset
+from fsframework.interfaces import AttributeDetector, Backbone, Dataset
 from fsframework.values import digest_of
 
 HERE = Path(__file__).parent
@@ -38,10 +39,10 @@ def tell(line):
         file.write(line.encode() + b"\\n")
 
 
-def meet(key):
-    """End this process if it is the first to meet the fatal image."""
+def meet(what):
+    """End this process if it is the first to meet what is fatal."""
     fatal = HERE / "fatal.txt"
-    if fatal.exists() and fatal.read_text() == key:
+    if fatal.exists() and fatal.read_text() == what:
         fatal.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -79,23 +80,10 @@ class Noise(Dataset):
         tell(self.keys[index])
         time.sleep(0.002)
         return np.random.default_rng(index).integers(0, 256, (16, 16, 3), dtype=np.uint8)
-'''
-BACKBONE = '''
-"""A backbone that tells what it embeds, and that may end its process."""
-
-import os
-import signal
-from pathlib import Path
-
-import torch
-
-from fsframework.interfaces import Backbone
-
-HERE = Path(__file__).parent
 
 
 class Small(Backbone):
-    """A convolution; tells the batches that it embeds."""
+    """A convolution; tells the batches that it embeds, and dies of its second."""
 
     def __init__(self):
         super().__init__()
@@ -104,27 +92,18 @@ class Small(Backbone):
 
     def forward(self, images):
         self.calls += 1
-        if self.calls == 4:  # the second batch
-            self.meet()
-        with (HERE / "told.txt").open("ab", buffering=0) as file:
-            file.write(f"batch of {len(images)}: {images.double().sum().item()!r}\\n".encode())
+        if self.calls == 4:
+            meet("batch")
+        tell(f"batch of {len(images)}: {images.double().sum().item()!r}")
         return self.layer(images)
-
-    def meet(self):
-        try:
-            (HERE / "fatal.txt").unlink()
-        except FileNotFoundError:
-            return
-        os.kill(os.getpid(), signal.SIGKILL)
 '''
 PLUGIN = ("--plugin", "plugins.py")
 EXTRACT = ("attributes", "extract", *PLUGIN, "--detector", "telling", "--batch-size", "5")
 DATA = ("--dataset", "noise", "--split", "all")
 PACK = ("data", "pack", *PLUGIN, "--dataset", "noise", "--image-size", "16", "--json")
 EMBED = (
-    "data", "embed", *PLUGIN, "--plugin", "backbone.py", "--method", "ncc",
-    "--backbone", "small", "--dataset", "noise", "--split", "all", "--image-size", "16",
-    "--json", "-o", "training.epochs=0",
+    "data", "embed", *PLUGIN, "--method", "ncc", "--backbone", "small", "--dataset", "noise",
+    "--split", "all", "--image-size", "16", "--json", "-o", "training.epochs=0",
 )  # fmt: skip
 SHARED = ("--launcher", "local", "-o", "launcher.processes=2")
 N_IMAGES = 120
@@ -133,7 +112,6 @@ N_IMAGES = 120
 @pytest.fixture(autouse=True)
 def _plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "plugins.py").write_text(PLUGINS)
-    (tmp_path / "backbone.py").write_text(BACKBONE)
     monkeypatch.setattr(sharing, "_LEAST_ROWS", 20)
     monkeypatch.setattr(images, "_IMAGES_A_BLOCK", 4)
 
@@ -150,9 +128,9 @@ def told(tmp_path: Path) -> list[str]:
 WORK = {
     "words": ((*EXTRACT, "words.parquet", *DATA, "--force", "--json"), "065"),
     "images": (PACK, "050"),
-    "features": (EMBED, "any"),
+    "features": (EMBED, "batch"),
 }
-"""Commands whose workers divide the images, and the image of which one of them dies."""
+"""Commands whose workers divide the images, and what one of them dies of."""
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class TestStatistics:
         [rare] = [u.reason for u in harder.unusable if u.class_name == "rare"]
         assert rare.endswith("nearest is 'b', present in 2 and absent from 3")
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=25, deadline=None)
     @given(
         st.lists(st.tuples(st.integers(0, 3), st.sets(st.sampled_from("abcd"))), min_size=1),
         st.integers(1, 3),

@@ -13,7 +13,7 @@ import pytest
 import fsframework as fsf
 from fsframework.api.components import Component, canonical
 from fsframework.api.recipes import Recipe, recipes
-from fsframework.components.registry import Registry
+from fsframework.api.session import open_session
 from fsframework.errors import OptionError, PluginError
 
 TABLES = Path(__file__).resolve().parents[4] / "shared" / "published"
@@ -31,7 +31,11 @@ def came_from(origin: str, **options: Any) -> set[str]:
 
 
 def test_every_method_of_ours_has_a_quick_recipe_that_says_what_to_expect() -> None:
-    ours = {p.name for p in Registry().plugins("method") if p.distribution.startswith("fsf-")}
+    ours = {
+        p.name
+        for p in open_session(progress=False).registry.plugins("method")
+        if p.distribution.startswith("fsf-")
+    }
     quick = recipes(name="quick")
     assert {r.method for r in quick if r.accuracies and r.verified and r.accuracy_on} == ours
     assert all("embedded" in recipe.source for recipe in quick)

@@ -400,10 +400,7 @@ class OnImages(Prototypes):
         self.backbone = backbone
 
     def loss(self, batch: Batch) -> Tensor:
-        assert batch.support is not None
-        assert batch.query is not None
         shape = batch.support.shape
-        assert {shape[-3:], batch.query.shape[-3:]} == {(3, 16, 16)}
         images = torch.cat([batch.support.flatten(0, 2), batch.query.flatten(0, 1)])
         items = self.backbone.encode(images)
         n = shape[:3].numel()

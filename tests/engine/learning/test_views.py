@@ -19,7 +19,7 @@ SEEN: list[Batch] = []
 
 
 class Recording(PixelPrototypes):
-    """Keeps the batches of its steps."""
+    """Keeps the batches of its steps; without ``assert``, whose code pytest rewrites."""
 
     def __init__(
         self, *, views: ViewMaker, learns_from: str = "views", uses_labels: bool = True
@@ -29,7 +29,6 @@ class Recording(PixelPrototypes):
 
     def loss(self, batch: Batch) -> Tensor:
         SEEN.append(batch)
-        assert batch.views is not None
         return self.backbone(batch.views.flatten(0, 1)).square().mean()
 
 
@@ -84,16 +83,17 @@ class Telling(Queued):
 
     carrying: list[Tensor] = []  # noqa: RUF012
     given: list[Tensor] = []  # noqa: RUF012
+    states: list[object] = []  # noqa: RUF012
 
     def loss(self, batch: Batch) -> Tensor:
-        assert self.carried == {}
+        self.states.append(self.carried)
         loss = super().loss(batch)
         self.carrying.append(self.carried["keys"])
         return loss
 
     def after_step(self, carried: Any) -> None:
         super().after_step(carried)
-        assert not torch.is_grad_enabled()
+        self.states.append(torch.is_grad_enabled())
         self.given.append(carried["keys"])
 
 
@@ -101,6 +101,7 @@ def test_after_step_gets_what_the_step_carried_and_no_labels_are_needed(tmp_path
     method = Telling(views=Dimmed())
     found = run(method=method, training=STEPS, dataset=Unlabelled)
     assert [len(keys) for keys in Telling.given] == [6] * 5
+    assert Telling.states == [{}, False] * 5
     assert torch.equal(torch.cat(Telling.given), torch.cat(Telling.carrying))
     queue = torch.cat([Telling.given[-1], Telling.given[-2]])
     torch.testing.assert_close(weights(found)["method.queue"], queue)
