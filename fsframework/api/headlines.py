@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fsframework._text import printable
 from fsframework.api.running import Run
 from fsframework.errors import DataError
 from fsframework.statistics.measures import Measure
@@ -138,7 +139,7 @@ class Headline:
             self.table.text(width),
             "\n".join(textwrap.fill(note, width) for note in self.notes),
         ]
-        return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+        return printable("\n\n".join(filter(None, paragraphs)))
 
     def __repr__(self) -> str:
         return self.text()
@@ -165,7 +166,7 @@ def headline_of_run(run: Run) -> Headline:
     sentence = f"{label} has {head} {main}."
     same = {head: e for head, e in shown.items() if e.statistic == main.statistic}
     of_arms = {head: e for head, e in same.items() if len(e.arms) == 1}
-    if len(of_arms) == len(main.arms) > 1:  # a damaged record may lack an arm's estimate
+    if len(main.arms) > 1:
         called = record.labels.get(main.statistic) or main.statistic
         sentence = loss_told(label, called, main, list(of_arms.values()))
         notes.append(gap_told(list(of_arms), higher_is_better=main.higher_is_better))
