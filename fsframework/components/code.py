@@ -20,7 +20,7 @@ import types
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,8 +73,7 @@ def code_of(cls: type[Any], instance: Any = None) -> Code:
     """
     walk = _Walk(cls)
     parts = [walk.digest(cls, *([] if instance is None else [instance]))]
-    for name, file in walk.modules.items():
-        _follow(name, file, walk)
+    walk.follow_imports()
     parts += chain.from_iterable(sorted(set(walk.files.values())))
     return Code(digest_of(parts), tuple(sorted(walk.files)), tuple(dict.fromkeys(walk.unknown)))
 
@@ -96,7 +95,7 @@ class _Walk:
     Attributes:
         package: top-level module of a plugin, whose code counts even where it is installed.
         modules: files of the modules of one's own that were met, by name.
-        files: what was read: path below the folder it is imported from, and digest of its code.
+        files: what was read: name of the module, and digest of its code.
         unknown: types of objects that cannot be digested.
     """
 
@@ -136,13 +135,12 @@ class _Walk:
     def _is_own(self, module: str) -> bool:
         if top_level(module) == "fsframework" or top_level(module) in sys.stdlib_module_names:
             return module == "__main__"
-        loaded = sys.modules.get(module)
-        file = getattr(loaded, "__file__", None)
-        if loaded is None or file is None:
-            return loaded is None or module == "__main__"
-        own = top_level(module) == self.package or may_change(module, Path(file))
-        if own and Path(file).suffix == ".py" and Path(file).exists():
-            self.modules[module] = Path(file)
+        file = _file_of(module)
+        if file is None:
+            return module not in sys.modules or module == "__main__"
+        own = top_level(module) == self.package or _may_change(module, file)
+        if own and file.suffix == ".py" and file.exists():
+            self.modules[module] = file
         return own
 
     def _inner(self, value: Any) -> Iterator[Any]:
@@ -163,6 +161,59 @@ class _Walk:
             yield value.__wrapped__
         else:
             yield from self._reduced(value)
+
+    def follow_imports(self) -> None:
+        """Read the files of the modules that were met, and of what they import of one's own."""
+        waiting = list(self.modules)
+        while waiting:
+            name = waiting.pop()
+            file = self.modules[name]
+            if file in self.files:
+                continue
+            source = _read(file, _state(file))
+            # Of a script only that counts which a class refers to, and what it imports. The name
+            # of a single file is not its code.
+            self.files[file] = (name if "." in name else "", source.digest)
+            if name == "__main__":
+                self.files[file] = ("", "")
+            else:
+                _demand_imported(name, file, source)
+            for one in source.imports:
+                waiting += self._imported(name, one)
+            if source.dynamic:
+                waiting += self._all_of(top_level(name))
+
+    def _imported(self, module: str, one: _Import) -> list[str]:
+        """Return the modules of one's own that an import of a module asks for."""
+        is_package = self.modules[module].name == "__init__.py"
+        try:
+            base = importlib.util.resolve_name(
+                "." * one.level + one.module, module if is_package else module.rpartition(".")[0]
+            )
+        except ImportError:
+            return []  # nobody can import this module
+        inner = f"{base}.{one.name}"
+        if one.name and self.owns(inner) and inner in self.modules:
+            return self._all_of(inner)
+        if not self.owns(base) or base not in self.modules:
+            return []
+        file = self.modules[base]
+        offers = _read(file, _state(file)).imports if file.name == "__init__.py" else ()
+        for offered in offers:
+            if offered.called == one.name and offered != one:
+                return self._imported(base, offered)
+        # The package itself defines the name, or imports it when it is asked for.
+        return self._all_of(base)
+
+    def _all_of(self, module: str) -> list[str]:
+        """Return a module, and of a package all that is in it."""
+        spec, found = _spec_of(module), {}
+        for folder in (spec and spec.submodule_search_locations) or ():
+            for file in Path(folder).rglob("*.py"):
+                parts = file.relative_to(folder).with_suffix("").parts
+                found[".".join([module, *parts]).removesuffix(".__init__")] = file
+        self.modules |= found
+        return list(found) or [module]
 
     def _set(self, value: Iterable[Any]) -> Iterator[Any]:
         yield from sorted(map(self.digest, value))
@@ -190,7 +241,7 @@ class _Walk:
     def _function(self, function: Any) -> Iterator[Any]:
         yield function.__qualname__
         code, cells = function.__code__, function.__closure__ or ()
-        held = [cell.cell_contents for cell in cells if _is_filled(cell)]
+        held = [cell.cell_contents for cell in cells if cell != types.CellType()]  # not empty
         if not self.owns(function.__module__):
             yield function.__module__
             yield from (one for one in held if isinstance(one, (types.FunctionType, type)))
@@ -198,12 +249,18 @@ class _Walk:
         if not self._is_of_its_file(function):
             yield code
         yield from (function.__defaults__, function.__kwdefaults__, vars(function), *held)
-        names = _names(code)
-        for name in sorted(names & function.__globals__.keys()):
-            value = function.__globals__[name]
+        yield from self._used(_names(code), function.__globals__)
+
+    def _used(
+        self, names: set[str], held: Mapping[str, Any], above: tuple[types.ModuleType, ...] = ()
+    ) -> Iterator[Any]:
+        """Yield what names may refer to, in a module and in those of one's own that it has."""
+        for name in sorted(names & held.keys()):
+            value = held[name]
             yield from (name, value)
-            if isinstance(value, types.ModuleType):
-                yield from self._attributes(value, names)
+            is_new = isinstance(value, types.ModuleType) and value not in above
+            if is_new and self.owns(value.__name__):
+                yield from self._used(names, vars(value), (*above, value))
 
     def _is_of_its_file(self, function: Any) -> bool:
         """Whether the text of a file, which is digested with its imports, has a function's code.
@@ -220,15 +277,6 @@ class _Walk:
         if type(getattr(spec, "loader", None)) is SourceFileLoader:
             raise _edited(file)
         return False  # its loader has rewritten it, as pytest's does for assertions
-
-    def _attributes(self, module: types.ModuleType, names: set[str]) -> Iterator[Any]:
-        """Yield those attributes of one's own modules that a function may refer to."""
-        if self.owns(module.__name__):
-            for name in sorted(names & vars(module).keys()):
-                value = vars(module)[name]
-                yield from (name, value)
-                if isinstance(value, types.ModuleType) and value is not module:
-                    yield from self._attributes(value, names - {name})
 
     def _module(self, module: types.ModuleType) -> Iterator[Any]:
         self.owns(module.__name__)
@@ -259,11 +307,6 @@ class _Walk:
         yield from (list(one) for one in found[3:5] if one is not None)
 
 
-def _code(walk: _Walk, code: types.CodeType) -> Iterator[Any]:
-    del walk
-    yield _code_digest(code)
-
-
 _INNER: tuple[tuple[Any, Any], ...] = (
     ((tuple, list), lambda walk, value: iter(value)),
     ((set, frozenset), _Walk._set),
@@ -274,19 +317,11 @@ _INNER: tuple[tuple[Any, Any], ...] = (
     (functools.cached_property, lambda walk, value: iter((value.func,))),
     (types.FunctionType, _Walk._function),
     (types.BuiltinFunctionType, _Walk._builtin),
-    (types.CodeType, _code),
+    (types.CodeType, lambda walk, value: iter((_code_digest(value),))),
     (types.ModuleType, _Walk._module),
     (type, _Walk._class),
 )
 """What a value consists of, by its type."""
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -297,37 +332,46 @@ def _names(code: types.CodeType) -> set[str]:
 
 def _code_digest(code: types.CodeType) -> str:
     """Digest what a function does: neither its docstring nor where it stands in its file."""
-    constants = list(code.co_consts)
+    return digest_of(marshal.dumps(_bare(code), 2))  # later versions depend on what is interned
+
+
+def _bare(code: types.CodeType) -> types.CodeType:
+    constants = [_bare(c) if isinstance(c, types.CodeType) else c for c in code.co_consts]
     has = code.co_flags & _HAS_DOCSTRING if _HAS_DOCSTRING else not code.co_name.startswith("<")
     if has and constants and isinstance(constants[0], str):
         constants[0] = None
-    told = [
-        _code_digest(one) if isinstance(one, types.CodeType) else _constant(one)
-        for one in constants
-    ]
-    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    return digest_of(code.co_code, told, *names, str(code.co_argcount), str(code.co_flags))
+    return code.replace(
+        co_consts=tuple(constants), co_filename="", co_firstlineno=1, co_linetable=b""
+    )
 
 
-def _constant(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"({','.join(map(_constant, value))})"
-    if isinstance(value, frozenset):
-        return f"{{{','.join(sorted(map(_constant, value)))}}}"
-    return f"{type(value).__name__} {value!r}"
+def _file_of(module: str) -> Path | None:
+    """Return the file of a module, if it has one, importing nothing."""
+    loaded, spec = sys.modules.get(module), _spec_of(module)
+    file = getattr(loaded, "__file__", None) or (spec and spec.has_location and spec.origin)
+    return Path(file).absolute() if file else None
 
 
-def may_change(module: str, file: Path) -> bool:
+def _spec_of(module: str) -> ModuleSpec | None:
+    if (loaded := sys.modules.get(module)) is not None:
+        return getattr(loaded, "__spec__", None)
+    package = module.rpartition(".")[0]
+    try:
+        if not package:
+            return importlib.util.find_spec(module)
+        above = _spec_of(package)
+        return above and PathFinder.find_spec(module, above.submodule_search_locations)
+    except (ImportError, ValueError):
+        return None
+
+
+def _may_change(module: str, file: Path) -> bool:
     """Whether a module may change without a version, as scripts and editable installs do."""
     if _ELSEWHERE.intersection(file.resolve().parts):
         return False
-    return not any(_root_of(module, file).glob(f"{top_level(module)}-*.dist-info"))
-
-
-def _root_of(module: str, file: Path) -> Path:
-    """Return the folder that a module is imported from."""
-    depth = len(module.split(".")) - (file.name != "__init__.py")
-    return file.absolute().parents[depth]
+    # The folder that the top-level module is imported from.
+    root = file.parents[len(module.split(".")) - (file.name != "__init__.py")]
+    return not any(root.glob(f"{top_level(module)}-*.dist-info"))
 
 
 class _Import(NamedTuple):
@@ -359,29 +403,7 @@ class _Source:
     outdated: Path | None = None
 
 
-def _follow(module: str, file: Path, walk: _Walk) -> None:
-    """Add the digests of the file of a module and of what it imports of one's own."""
-    root = _root_of(module, file)
-    waiting = [(file, root)]
-    while waiting:
-        file, root = waiting.pop()
-        if file in walk.files:
-            continue
-        source = _read(file, _state(file))
-        # Of a script only that counts which a class refers to, and what it imports. The name of a
-        # single file is not its code.
-        key = "" if file.parent == root else file.relative_to(root).as_posix()
-        main = file == walk.modules.get("__main__")
-        walk.files[file] = ("", "") if main else (key, source.digest)
-        if not main:
-            _demand_imported(file, root, source)
-        waiting += chain.from_iterable(_imported(file, root, one, walk) for one in source.imports)
-        if source.dynamic and file.parent != root:
-            top = root / file.relative_to(root).parts[0]
-            waiting += [(one, root) for one in top.rglob("*.py")]
-
-
-def _demand_imported(file: Path, root: Path, source: _Source) -> None:
+def _demand_imported(name: str, file: Path, source: _Source) -> None:
     """Check that a module, if it is in memory, was made of the text that its file has now.
 
     Raises:
@@ -393,14 +415,11 @@ def _demand_imported(file: Path, root: Path, source: _Source) -> None:
             f"{file}: Python takes the bytecode of an earlier text for that of this file, since "
             f"its size and time are the same; remove {source.outdated} and start again"
         )
-    name = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
     spec = getattr(sys.modules.get(name), "__spec__", None)
-    if spec is not None:
-        then, digest = _IMPORTED.setdefault(name, (spec, source.digest))
-        if then is not spec:  # it was reloaded
-            _IMPORTED[name] = (spec, source.digest)
-        elif digest != source.digest:
-            raise _edited(file)
+    then, digest = _IMPORTED.get(name, (None, ""))
+    if spec is not None and then is spec and digest != source.digest:  # nor was it reloaded
+        raise _edited(file)
+    _IMPORTED[name] = spec, source.digest
 
 
 def _edited(file: Path) -> PluginError:
@@ -408,48 +427,6 @@ def _edited(file: Path) -> PluginError:
         f"{file}: was edited after its import, so this process has its old code; reload it "
         "(importlib.reload), or start again"
     )
-
-
-def _imported(file: Path, root: Path, one: _Import, walk: _Walk) -> Iterable[tuple[Path, Path]]:
-    """Return the files of one's own that an import of a file asks for, with their roots."""
-    if not one.level:
-        found_root = _root_of_import(top_level(one.module), root, walk)
-        if found_root is None:
-            return ()
-        root = found_root
-    folder = file.parents[one.level - 1] if one.level else root
-    path = folder.joinpath(*filter(None, one.module.split(".")))
-    found = (_module_at(path / one.name) if one.name else None) or _module_at(path)
-    if found is None or found.name != "__init__.py":
-        return () if found is None else ((found, root),)
-    for offered in _read(found, _state(found)).imports:
-        if found.parent == path and offered.called == one.name:
-            return _imported(found, root, offered, walk)
-    # The package itself defines the name, or imports it when it is asked for.
-    return [(each, root) for each in found.parent.rglob("*.py")]
-
-
-def _root_of_import(top: str, root: Path, walk: _Walk) -> Path | None:
-    """Return the folder that a module of one's own is imported from, importing nothing."""
-    if top == "fsframework" or top in sys.stdlib_module_names:
-        return None
-    if (found := _module_at(root / top)) is None and not (root / top).is_dir():
-        try:
-            spec = importlib.util.find_spec(top)
-        except (ImportError, ValueError):
-            return None
-        if spec is None:
-            return None
-        places = [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
-        root = Path(places[0]).parent
-        found = _module_at(root / top)
-    file = found or root / top / "__init__.py"
-    return root if top == walk.package or may_change(top, file) else None
-
-
-def _module_at(path: Path) -> Path | None:
-    files = (path / "__init__.py", path.with_name(f"{path.name}.py"))
-    return next((file for file in files if file.is_file()), None)
 
 
 def _state(file: Path) -> tuple[int, ...]:
