@@ -9,21 +9,26 @@ library, fsframework and installed distributions are not followed: records have 
 from __future__ import annotations
 
 import ast
+import contextlib
 import copyreg
 import functools
 import importlib.util
 import marshal
+import os
+import random
 import re
 import struct
 import sys
+import sysconfig
 import types
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from fsframework._digest import digest_of
 from fsframework.components.package_files import top_level
@@ -33,7 +38,15 @@ __all__ = ["Code", "code_of", "state_digest"]
 
 _ELSEWHERE = {"site-packages", "dist-packages"}
 _AT_RUN_TIME = re.compile(r"\b(import_module|__import__)\b")
-_PLAIN = (int, float, complex, str, bytes, bool, type(None))
+_ALL_GLOBALS = {"globals", "eval", "exec"}
+_VARIABLES = {"environ", "getenv"}
+_PLAIN = {int, float, complex, str, bytes, bool, type(None)}
+_CONTAINERS = (tuple, list, dict, set, frozenset)
+_HEAP_TYPE = 1 << 9
+"""Flag of the classes that Python code makes."""
+_LONGEST_PATH = 1024
+_MOST_BYTES = 64 << 20
+"""Of a file whose content is digested; of a larger one, size and time are."""
 _LEFT_OUT = frozenset(
     {
         *("__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__"),
@@ -41,9 +54,6 @@ _LEFT_OUT = frozenset(
     }
 )
 """Entries of a class that do not affect its behaviour, or that repeat its bases."""
-_STATELESS = {"_thread", "random", "numpy.random.mtrand"}
-"""Modules of locks, and of generators that are seeded around every call."""
-_GENERATED = "<string>"
 _IMPORTED: dict[str, tuple[Any, str]] = {}
 """The import of each module and the digest of its file, as they were when it was first digested."""
 _HAS_DOCSTRING = 0x4000000 if sys.version_info >= (3, 13) else 0
@@ -72,8 +82,12 @@ def code_of(cls: type[Any], instance: Any = None) -> Code:
         PluginError: a module in memory is not what its file contains.
     """
     walk = _Walk(cls)
-    parts = [walk.digest(cls, *([] if instance is None else [instance]))]
-    walk.follow_imports()
+    torch = sys.modules.get("torch")
+    patches = [] if torch is None else list(walk.patches(torch.Tensor))
+    parts = [walk.digest(cls, *patches, *([] if instance is None else [instance]))]
+    for name, file in list(walk.modules.items()):
+        _follow(name, file, walk)
+    parts += [walk.digest(walk.changed)] if walk.changed else []
     parts += chain.from_iterable(sorted(set(walk.files.values())))
     return Code(digest_of(parts), tuple(sorted(walk.files)), tuple(dict.fromkeys(walk.unknown)))
 
@@ -81,12 +95,14 @@ def code_of(cls: type[Any], instance: Any = None) -> Code:
 def state_digest(instance: Any) -> str:
     """Digest the attributes of an object, except those that it caches."""
     cls = type(instance)
+    state = object.__reduce_ex__(instance, 4)[2]
+    named, slots = state if isinstance(state, tuple) else (state, None)
     kept = {
         name: value
-        for name, value in sorted(vars(instance).items())
+        for name, value in sorted((named or {}).items())
         if not isinstance(getattr(cls, name, None), functools.cached_property)
     }
-    return _Walk(cls).digest(kept)
+    return _Walk(cls).digest(kept, slots)
 
 
 class _Walk:
@@ -95,7 +111,8 @@ class _Walk:
     Attributes:
         package: top-level module of a plugin, whose code counts even where it is installed.
         modules: files of the modules of one's own that were met, by name.
-        files: what was read: name of the module, and digest of its code.
+        files: what was read: path below the folder it is imported from, and digest of its code.
+        changed: constants of modules that have other values than their files say.
         unknown: types of objects that cannot be digested.
     """
 
@@ -103,6 +120,7 @@ class _Walk:
         self.package = top_level(cls.__module__) if hasattr(cls, "_kind") else ""
         self.modules: dict[str, Path] = {}
         self.files: dict[Path, tuple[str, str]] = {}
+        self.changed: list[Any] = []
         self.unknown: list[str] = []
         self._owned: dict[str, bool] = {}
 
@@ -114,7 +132,7 @@ class _Walk:
         waiting = [*reversed(values)]
         while waiting:
             value = waiting.pop()
-            if isinstance(value, _PLAIN):
+            if type(value) in _PLAIN:
                 parts.append(f"{type(value).__name__} {value!r}")
             elif id(value) in seen:
                 parts.append(f"seen {seen[id(value)]}")
@@ -133,87 +151,62 @@ class _Walk:
         return self._owned[str(module)]
 
     def _is_own(self, module: str) -> bool:
-        if top_level(module) == "fsframework" or top_level(module) in sys.stdlib_module_names:
-            return module == "__main__"
-        file = _file_of(module)
-        if file is None:
-            return module not in sys.modules or module == "__main__"
-        own = top_level(module) == self.package or _may_change(module, file)
-        if own and file.suffix == ".py" and file.exists():
+        while module not in sys.modules and "." in module:
+            module = module.rpartition(".")[0]
+        loaded = sys.modules.get(module)
+        if loaded is None or (module == "__main__" and not hasattr(loaded, "__file__")):
+            return True
+        file = _file_of(loaded)
+        if file is None:  # made by a script, or built in
+            return getattr(loaded, "__spec__", None) is None
+        if top_level(module) == "fsframework" or _is_standard(file):
+            return False
+        own = top_level(module) == self.package or may_change(module, file)
+        if own and file.exists():
             self.modules[module] = file
         return own
 
+    def _owns_class(self, cls: type[Any]) -> bool:
+        """Whether a class is one's own; one made by a call may have the caller's module."""
+        if self.owns(cls.__module__):
+            return True
+        found: Any = sys.modules.get(cls.__module__)
+        for name in cls.__qualname__.split("."):
+            found = getattr(found, name, None)
+        return found is not cls and bool(cls.__flags__ & _HEAP_TYPE)
+
     def _inner(self, value: Any) -> Iterator[Any]:
         """Yield what a value consists of."""
-        for types_, inner in _INNER:
+        kind = type(value)
+        own = kind is not type and self._owns_class(kind)
+        if own:
+            yield kind
+        # Classes derived from containers may do more than these.
+        derived = isinstance(value, _CONTAINERS) and kind not in _CONTAINERS
+        for types_, inner in () if derived or (own and isinstance(value, Mapping)) else _INNER:
             if isinstance(value, types_):
+                if own and not isinstance(value, type):
+                    yield getattr(value, "__dict__", None)
                 yield from inner(self, value)
                 return
         # NumPy and PyTorch are there if an object of theirs is.
         numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
-            yield from (value.requires_grad, str(value.dtype), *value.shape)
-            raw = value.detach().cpu().contiguous().flatten().view(torch.uint8)
-            yield digest_of(raw.numpy())
-        elif numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+            yield from self._tensor(value)
+        elif numpy is not None and (kind is numpy.ndarray or isinstance(value, numpy.generic)):
             yield value.tolist() if value.dtype.hasobject else digest_of(value)
-        elif "__wrapped__" in getattr(value, "__dict__", ()):
-            yield value.__wrapped__
         else:
             yield from self._reduced(value)
 
-    def follow_imports(self) -> None:
-        """Read the files of the modules that were met, and of what they import of one's own."""
-        waiting = list(self.modules)
-        while waiting:
-            name = waiting.pop()
-            file = self.modules[name]
-            if file in self.files:
-                continue
-            source = _read(file, _state(file))
-            # Of a script only that counts which a class refers to, and what it imports. The name
-            # of a single file is not its code.
-            self.files[file] = (name if "." in name else "", source.digest)
-            if name == "__main__":
-                self.files[file] = ("", "")
-            else:
-                _demand_imported(name, file, source)
-            for one in source.imports:
-                waiting += self._imported(name, one)
-            if source.dynamic:
-                waiting += self._all_of(top_level(name))
-
-    def _imported(self, module: str, one: _Import) -> list[str]:
-        """Return the modules of one's own that an import of a module asks for."""
-        is_package = self.modules[module].name == "__init__.py"
+    def _tensor(self, value: Any) -> Iterator[Any]:
+        torch = sys.modules["torch"]
         try:
-            base = importlib.util.resolve_name(
-                "." * one.level + one.module, module if is_package else module.rpartition(".")[0]
-            )
-        except ImportError:
-            return []  # nobody can import this module
-        inner = f"{base}.{one.name}"
-        if one.name and self.owns(inner) and inner in self.modules:
-            return self._all_of(inner)
-        if not self.owns(base) or base not in self.modules:
-            return []
-        file = self.modules[base]
-        offers = _read(file, _state(file)).imports if file.name == "__init__.py" else ()
-        for offered in offers:
-            if offered.called == one.name and offered != one:
-                return self._imported(base, offered)
-        # The package itself defines the name, or imports it when it is asked for.
-        return self._all_of(base)
-
-    def _all_of(self, module: str) -> list[str]:
-        """Return a module, and of a package all that is in it."""
-        spec, found = _spec_of(module), {}
-        for folder in (spec and spec.submodule_search_locations) or ():
-            for file in Path(folder).rglob("*.py"):
-                parts = file.relative_to(folder).with_suffix("").parts
-                found[".".join([module, *parts]).removesuffix(".__init__")] = file
-        self.modules |= found
-        return list(found) or [module]
+            raw = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+        except (RuntimeError, NotImplementedError, TypeError):  # it is sparse, or has no values
+            yield from self._reduced(value)
+            return
+        yield from (value.requires_grad, str(value.dtype), *value.shape, vars(value))
+        yield digest_of(raw)
 
     def _set(self, value: Iterable[Any]) -> Iterator[Any]:
         yield from sorted(map(self.digest, value))
@@ -223,20 +216,20 @@ class _Walk:
 
     def _class(self, cls: type[Any]) -> Iterator[Any]:
         yield cls.__qualname__
-        if not self.owns(cls.__module__):
+        if not self._owns_class(cls):
             yield cls.__module__
-            own = (one for one in vars(cls).values() if isinstance(one, types.FunctionType))
-            yield from (one for one in own if self.owns(one.__module__))
+            yield from self.patches(cls)
+            yield from cls.__bases__
             return
         yield from cls.__bases__
-        generated = "__dataclass_fields__" in vars(cls)
-        for name, value in sorted(vars(cls).items()):
-            code = getattr(value, "__code__", None)
-            # What ``dataclass`` writes follows from the fields.
-            if name not in _LEFT_OUT and not (
-                generated and code is not None and code.co_filename == _GENERATED
-            ):
-                yield from (name, value)
+        yield from ((name, one) for name, one in sorted(vars(cls).items()) if name not in _LEFT_OUT)
+
+    def patches(self, cls: type[Any]) -> Iterator[Any]:
+        """Yield functions of one's own in a class of a library."""
+        for name, one in vars(cls).items():
+            function = getattr(one, "__func__", getattr(one, "fget", one))
+            if isinstance(function, types.FunctionType) and self.owns(function.__module__):
+                yield from (name, one)
 
     def _function(self, function: Any) -> Iterator[Any]:
         yield function.__qualname__
@@ -246,37 +239,49 @@ class _Walk:
             yield function.__module__
             yield from (one for one in held if isinstance(one, (types.FunctionType, type)))
             return
-        if not self._is_of_its_file(function):
-            yield code
+        place = self._place_in_file(function)
+        yield code if place is None else place
         yield from (function.__defaults__, function.__kwdefaults__, vars(function), *held)
-        yield from self._used(_names(code), function.__globals__)
-
-    def _used(
-        self, names: set[str], held: Mapping[str, Any], above: tuple[types.ModuleType, ...] = ()
-    ) -> Iterator[Any]:
-        """Yield what names may refer to, in a module and in those of one's own that it has."""
-        for name in sorted(names & held.keys()):
-            value = held[name]
+        known = function.__globals__
+        names, texts = _names(code)
+        for name in sorted(known if names & _ALL_GLOBALS else names & known.keys()):
+            if name.startswith("__") and name.endswith("__"):
+                continue
+            value = known[name]
             yield from (name, value)
-            is_new = isinstance(value, types.ModuleType) and value not in above
-            if is_new and self.owns(value.__name__):
-                yield from self._used(names, vars(value), (*above, value))
+            if isinstance(value, types.ModuleType):
+                yield from self._attributes(value, names)
+            elif type(value) is str:
+                texts.add(value)
+        yield from sys.argv if "argv" in names else ()
+        yield from _named(texts, Path(code.co_filename).parent, variables=bool(names & _VARIABLES))
 
-    def _is_of_its_file(self, function: Any) -> bool:
-        """Whether the text of a file, which is digested with its imports, has a function's code.
+    def _place_in_file(self, function: Any) -> int | None:
+        """Return where a file, whose text is digested, has a function's code; ``None`` if nowhere.
 
         Raises:
             PluginError: the function was read from the file, and is no longer what this contains.
         """
         file = self.modules.get(function.__module__)
-        if file is None or function.__code__.co_filename != str(file):
-            return False
-        if _code_digest(function.__code__) in _read(file, _state(file)).codes:
-            return True
+        # Of a script, only what a class refers to is digested.
+        ours = file is not None and function.__code__.co_filename == str(file)
+        if file is None or function.__module__ == "__main__" or not ours:
+            return None
+        place = _read(file, _state(file)).codes.get(_code_digest(function.__code__))
         spec = getattr(sys.modules[function.__module__], "__spec__", None)
-        if type(getattr(spec, "loader", None)) is SourceFileLoader:
+        if place is None and type(getattr(spec, "loader", None)) is SourceFileLoader:
             raise _edited(file)
-        return False  # its loader has rewritten it, as pytest's does for assertions
+        return place  # none if its loader has rewritten it, as pytest's does for assertions
+
+    def _attributes(self, module: types.ModuleType, names: set[str]) -> Iterator[Any]:
+        """Yield attributes of a module that a function may refer to, of a library only patches."""
+        own = self.owns(module.__name__)
+        for name in sorted(names & vars(module).keys()):
+            value = vars(module)[name]
+            if own or (isinstance(value, types.FunctionType) and self.owns(value.__module__)):
+                yield from (name, value)
+            if isinstance(value, types.ModuleType) and value is not module:
+                yield from self._attributes(value, names - {name})
 
     def _module(self, module: types.ModuleType) -> Iterator[Any]:
         self.owns(module.__name__)
@@ -291,8 +296,10 @@ class _Walk:
         """Yield what makes an object again, as ``copyreg`` says; nothing is serialised."""
         kind = type(value)
         yield kind
-        if kind.__module__ in _STATELESS:
+        if kind.__module__ == "_thread" or _is_seeded(value):
             return
+        if self._owns_class(kind):  # which may leave out some of its state
+            yield getattr(value, "__dict__", None)
         try:
             how = copyreg.dispatch_table.get(kind)
             found = value.__reduce_ex__(4) if how is None else how(value)
@@ -302,21 +309,46 @@ class _Walk:
             return
         if isinstance(found, str):
             yield f"{getattr(value, '__module__', '')} {found}"
+            yield getattr(value, "__wrapped__", None)
             return
         yield from found[:3]
         yield from (list(one) for one in found[3:5] if one is not None)
 
 
+def _file_of(module: types.ModuleType) -> Path | None:
+    """Return the file of a module; of a package without one, where it would be."""
+    file = getattr(module, "__file__", None)
+    folders = list(getattr(module, "__path__", ()))
+    if file is None and folders:
+        return Path(folders[0], "__init__.py")
+    return None if file is None else Path(file)
+
+
+def _is_standard(file: Path) -> bool:
+    """Whether a file is of the standard library, whose names those of a user may shadow."""
+    inside = file.is_relative_to(sysconfig.get_path("stdlib"))
+    return inside and not _ELSEWHERE.intersection(file.parts)
+
+
+def _is_seeded(value: Any) -> bool:
+    """Whether a generator is one of the process, which are seeded around every call."""
+    numpy = sys.modules.get("numpy")
+    drawing = [random.random, *([] if numpy is None else [numpy.random.rand])]
+    return any(getattr(one, "__self__", None) is value for one in drawing)
+
+
 _INNER: tuple[tuple[Any, Any], ...] = (
     ((tuple, list), lambda walk, value: iter(value)),
     ((set, frozenset), _Walk._set),
-    (Mapping, _Walk._mapping),
+    ((Mapping, WeakKeyDictionary, WeakValueDictionary), _Walk._mapping),
+    (PurePath, lambda walk, value: iter((str(value), *_named({str(value)}, Path())))),
     ((staticmethod, classmethod), lambda walk, value: iter((value.__func__,))),
     (types.MethodType, lambda walk, value: iter((value.__func__, value.__self__))),
     (property, lambda walk, value: iter((value.fget, value.fset, value.fdel))),
     (functools.cached_property, lambda walk, value: iter((value.func,))),
     (types.FunctionType, _Walk._function),
     (types.BuiltinFunctionType, _Walk._builtin),
+    (types.GetSetDescriptorType, lambda walk, value: iter((value.__qualname__,))),
     (types.CodeType, lambda walk, value: iter((_code_digest(value),))),
     (types.ModuleType, _Walk._module),
     (type, _Walk._class),
@@ -324,10 +356,41 @@ _INNER: tuple[tuple[Any, Any], ...] = (
 """What a value consists of, by its type."""
 
 
-def _names(code: types.CodeType) -> set[str]:
-    """Return the global names that a function and those within it refer to."""
-    inner = [_names(one) for one in code.co_consts if isinstance(one, types.CodeType)]
-    return set(code.co_names).union(*inner)
+def _names(code: types.CodeType) -> tuple[set[str], set[str]]:
+    """Return the names that a function and those within it may refer to, and their texts."""
+    names, texts = set(code.co_names), {one for one in _constants(code) if isinstance(one, str)}
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            names, texts = (a | b for a, b in zip((names, texts), _names(one), strict=True))
+    return names | set(filter(str.isidentifier, texts)), texts
+
+
+def _named(texts: Iterable[str], folder: Path, *, variables: bool = False) -> Iterator[str]:
+    """Yield digests of the files, and values of environment variables, that texts name."""
+    for text in sorted(texts):
+        if variables and text in os.environ:
+            yield f"{text} {os.environ[text]}"
+        if ("." in text or "/" in text) and len(text) < _LONGEST_PATH:
+            for path in (text, str(folder / text)):
+                if os.path.isfile(path):  # noqa: PTH113
+                    yield _content(path, _state(Path(path)))
+
+
+@functools.lru_cache(maxsize=256)
+def _content(path: str, state: tuple[int, ...]) -> str:
+    """Digest a file; cached until it changes."""
+    if state[-1] > _MOST_BYTES:
+        return f"{state[-1]} {Path(path).stat().st_mtime_ns}"
+    return digest_of(Path(path).read_bytes())
+
+
+def _constants(code: types.CodeType) -> list[Any]:
+    """Return the constants of a function, without its docstring."""
+    found = list(code.co_consts)
+    has = code.co_flags & _HAS_DOCSTRING if _HAS_DOCSTRING else not code.co_name.startswith("<")
+    if has and found and isinstance(found[0], str):
+        found[0] = None
+    return found
 
 
 def _code_digest(code: types.CodeType) -> str:
@@ -336,42 +399,23 @@ def _code_digest(code: types.CodeType) -> str:
 
 
 def _bare(code: types.CodeType) -> types.CodeType:
-    constants = [_bare(c) if isinstance(c, types.CodeType) else c for c in code.co_consts]
-    has = code.co_flags & _HAS_DOCSTRING if _HAS_DOCSTRING else not code.co_name.startswith("<")
-    if has and constants and isinstance(constants[0], str):
-        constants[0] = None
+    constants = (_bare(c) if isinstance(c, types.CodeType) else c for c in _constants(code))
     return code.replace(
         co_consts=tuple(constants), co_filename="", co_firstlineno=1, co_linetable=b""
     )
 
 
-def _file_of(module: str) -> Path | None:
-    """Return the file of a module, if it has one, importing nothing."""
-    loaded, spec = sys.modules.get(module), _spec_of(module)
-    file = getattr(loaded, "__file__", None) or (spec and spec.has_location and spec.origin)
-    return Path(file).absolute() if file else None
-
-
-def _spec_of(module: str) -> ModuleSpec | None:
-    if (loaded := sys.modules.get(module)) is not None:
-        return getattr(loaded, "__spec__", None)
-    package = module.rpartition(".")[0]
-    try:
-        if not package:
-            return importlib.util.find_spec(module)
-        above = _spec_of(package)
-        return above and PathFinder.find_spec(module, above.submodule_search_locations)
-    except (ImportError, ValueError):
-        return None
-
-
-def _may_change(module: str, file: Path) -> bool:
+def may_change(module: str, file: Path) -> bool:
     """Whether a module may change without a version, as scripts and editable installs do."""
     if _ELSEWHERE.intersection(file.resolve().parts):
         return False
-    # The folder that the top-level module is imported from.
-    root = file.parents[len(module.split(".")) - (file.name != "__init__.py")]
-    return not any(root.glob(f"{top_level(module)}-*.dist-info"))
+    return not any(_root_of(module, file).glob(f"{top_level(module)}-*.dist-info"))
+
+
+def _root_of(module: str, file: Path) -> Path:
+    """Return the folder that a module is imported from."""
+    depth = len(module.split(".")) - (file.name != "__init__.py")
+    return file.absolute().parents[depth]
 
 
 class _Import(NamedTuple):
@@ -389,22 +433,51 @@ class _Source:
 
     Args:
         digest: of its code.
-        codes: digests of its functions.
+        codes: places of its functions, by their digests.
         imports: that it makes; of a package also those for type checkers, which say where a name
             comes from that the package imports when it is asked for.
         dynamic: whether it imports modules whose names are known only when it runs.
+        constants: of the module, by name, that no function of it sets.
         outdated: bytecode that Python takes for its own, and that is of another text.
     """
 
     digest: str
-    codes: frozenset[str] = frozenset()
+    codes: Mapping[str, int] = field(default_factory=dict)
     imports: tuple[_Import, ...] = ()
     dynamic: bool = False
+    constants: Mapping[str, Any] = field(default_factory=dict)
     outdated: Path | None = None
 
 
-def _demand_imported(name: str, file: Path, source: _Source) -> None:
+def _follow(module: str, file: Path, walk: _Walk) -> None:
+    """Add the digests of the file of a module and of what it imports of one's own."""
+    root = _root_of(module, file)
+    waiting = [(file, root)]
+    while waiting:
+        file, root = waiting.pop()
+        if file in walk.files:
+            continue
+        source = _read(file, _state(file))
+        # Of a script only that counts which a class refers to, and what it imports. The name of a
+        # single file is not its code.
+        key = "" if file.parent == root else file.relative_to(root).as_posix()
+        main = file == walk.modules.get("__main__")
+        walk.files[file] = ("", "") if main else (key, source.digest)
+        if not main:
+            walk.changed += _demand_imported(file, root, source)
+        waiting += chain.from_iterable(_imported(file, root, one, walk) for one in source.imports)
+        if source.dynamic and file.parent != root:
+            top = root / file.relative_to(root).parts[0]
+            waiting += [(one, root) for one in top.rglob("*.py")]
+        elif source.dynamic:
+            waiting += [(one, root) for one in root.glob("*.py")]
+
+
+def _demand_imported(file: Path, root: Path, source: _Source) -> list[Any]:
     """Check that a module, if it is in memory, was made of the text that its file has now.
+
+    Returns:
+        Its constants that were set from outside, with their names.
 
     Raises:
         PluginError: the file was edited since, or Python took its old bytecode for that of the new
@@ -415,11 +488,17 @@ def _demand_imported(name: str, file: Path, source: _Source) -> None:
             f"{file}: Python takes the bytecode of an earlier text for that of this file, since "
             f"its size and time are the same; remove {source.outdated} and start again"
         )
-    spec = getattr(sys.modules.get(name), "__spec__", None)
-    then, digest = _IMPORTED.get(name, (None, ""))
-    if spec is not None and then is spec and digest != source.digest:  # nor was it reloaded
-        raise _edited(file)
-    _IMPORTED[name] = spec, source.digest
+    name = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    if module is not None and spec is not None:
+        then, digest = _IMPORTED.get(name, (None, ""))
+        if then is spec and digest != source.digest:  # nor was it reloaded
+            raise _edited(file)
+        _IMPORTED[name] = spec, source.digest
+    now = {} if module is None else vars(module)
+    changed = {one for one, was in source.constants.items() if now.get(one, was) != was}
+    return [(one, now[one]) for one in sorted(changed)]
 
 
 def _edited(file: Path) -> PluginError:
@@ -427,6 +506,50 @@ def _edited(file: Path) -> PluginError:
         f"{file}: was edited after its import, so this process has its old code; reload it "
         "(importlib.reload), or start again"
     )
+
+
+def _imported(file: Path, root: Path, one: _Import, walk: _Walk) -> Iterable[tuple[Path, Path]]:
+    """Return the files of one's own that an import of a file asks for, with their roots."""
+    if not one.level:
+        found_root = _root_of_import(top_level(one.module), root, walk)
+        if found_root is None:
+            return ()
+        root = found_root
+    folder = file.parents[one.level - 1] if one.level else root
+    path = folder.joinpath(*filter(None, one.module.split(".")))
+    found = (_module_at(path / one.name) if one.name else None) or _module_at(path)
+    if found is None or found.name != "__init__.py":
+        return () if found is None else ((found, root),)
+    for offered in _read(found, _state(found)).imports:
+        if found.parent == path and offered.called == one.name:
+            return _imported(found, root, offered, walk)
+    # The package itself defines the name, or imports it when it is asked for.
+    return [(each, root) for each in found.parent.rglob("*.py")]
+
+
+def _root_of_import(top: str, root: Path, walk: _Walk) -> Path | None:
+    """Return the folder that a module of one's own is imported from, importing nothing."""
+    loaded = sys.modules.get(top)
+    standard = top in sys.stdlib_module_names and (loaded is None or not walk.owns(top))
+    if top == "fsframework" or standard:
+        return None
+    if (found := _module_at(root / top)) is None and not (root / top).is_dir():
+        try:
+            spec = importlib.util.find_spec(top)
+        except (ImportError, ValueError):
+            return None
+        if spec is None:
+            return None
+        places = [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
+        root = Path(places[0]).parent
+        found = _module_at(root / top)
+    file = found or root / top / "__init__.py"
+    return root if top == walk.package or may_change(top, file) else None
+
+
+def _module_at(path: Path) -> Path | None:
+    files = (path / "__init__.py", path.with_name(f"{path.name}.py"))
+    return next((file for file in files if file.is_file()), None)
 
 
 def _state(file: Path) -> tuple[int, ...]:
@@ -451,9 +574,10 @@ def _read(file: Path, _state: tuple[int, ...]) -> _Source:
     imports = tuple(chain.from_iterable(map(_imports_of, nodes)))
     return _Source(
         digest_of(text),
-        frozenset(_codes(code)),
+        {one: place for place, one in enumerate(_codes(code))},
         imports,
         bool(_AT_RUN_TIME.search(text)),
+        _constants_of(tree),
         _outdated_bytecode(file, code),
     )
 
@@ -480,6 +604,20 @@ def _codes(code: types.CodeType) -> Iterator[str]:
             yield from _codes(one)
 
 
+def _constants_of(tree: ast.Module) -> dict[str, Any]:
+    """Return the constants that a module sets once, and that nothing in it sets again."""
+    whole = list(ast.walk(tree))
+    stored = [one.id for one in whole if isinstance(one, ast.Name) and type(one.ctx) is ast.Store]
+    again = {name for one in whole if isinstance(one, ast.Global) for name in one.names}
+    found = {}
+    for one in tree.body:
+        for name in one.targets if isinstance(one, ast.Assign) else ():
+            if isinstance(name, ast.Name) and name.id not in again and stored.count(name.id) == 1:
+                with contextlib.suppress(ValueError):
+                    found[name.id] = ast.literal_eval(one.value)  # type: ignore[attr-defined]
+    return found
+
+
 def _imports_of(node: ast.AST) -> list[_Import]:
     if isinstance(node, ast.ImportFrom):
         return [
@@ -500,6 +638,6 @@ class _Code(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """Remove what is only for type checkers."""
-        if "TYPE_CHECKING" in ast.dump(node.test):
+        if ast.unparse(node.test).rpartition(".")[2] == "TYPE_CHECKING":
             node.test, node.body = ast.Constant(value=False), []
         return self.generic_visit(node)

@@ -364,12 +364,14 @@ def check_tasks_independent(make: Make) -> None:
     tasks, n = _TASKS["maps" if method.embeds_images else method.consumes]
     support, query = _embedded(method, _episode(method, tasks=tasks, n=n))
     together = _answer(method, support, query)
-    for part in (*(slice(i, i + 1) for i in (0, 1, tasks - 1)), slice(1, 3)):
+    for i in (0, 1, tasks - 1):
         require_close(
-            _answer(method, support[part], query[part]),
-            together[part],
+            _answer(method, support[i : i + 1], query[i : i + 1]),
+            together[i : i + 1],
             f"tasks get other scores than among {tasks}",
         )
+    backwards = _answer(method, support.flip(0), query.flip(0)).flip(0)
+    require_close(backwards, together, "in reverse order, tasks get other scores")
 
 
 @suite.check(after=[check_scores, check_other_shapes])
@@ -459,8 +461,11 @@ def check_loss(make: Make) -> None:
     items, batch = _batch(method, seed=0, requires_grad=True)
     if batch.views is not None:
         batch.views.requires_grad_()
+    weights = {name: p.detach().clone() for name, p in method.named_parameters()}
     with seeded(0):
         loss = method.loss(batch)
+    moved = [n for n, p in method.named_parameters() if n in weights and (p != weights[n]).any()]
+    require(not moved, f"loss itself changes the weights {', '.join(moved[:3])}")
     require(
         isinstance(loss, Tensor) and loss.ndim == 0,
         f"loss must be a scalar tensor, not {getattr(loss, 'shape', type(loss))}",

@@ -130,6 +130,9 @@ def check_drawn_per_image(make: Make) -> None:
     parts = [t for t in _tensors(found) if t.is_floating_point()]
     alike = all(bool((t == t[:1]).all()) for t in parts)
     require(not alike, "equal images get equal views; draw for each image on its own")
+    if make().n_views > 1 and make().n_kinds == 1:
+        repeated = (found.images == found.images[:, :1]).flatten(1).all(dim=1).any()
+        require(not repeated, "all views of an image are equal; draw for each view on its own")
 
 
 @suite.check(after=[check_random, check_repeatable])

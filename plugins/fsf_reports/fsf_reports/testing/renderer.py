@@ -123,10 +123,17 @@ def _changes(figure: FigureDeclaration) -> Iterator[tuple[str, FigureDeclaration
     yield "the name of a series", dataclasses.replace(figure, panels=(named, *rest))
     yield "a panel", dataclasses.replace(figure, panels=(first,))
     last = figure.panels[-1].series[-1]
-    moved = dataclasses.replace(last.points[-1], y=Quantity.around(1.0, 0.5))
-    line = dataclasses.replace(last, points=(*last.points[:-1], moved))
-    panel = dataclasses.replace(figure.panels[-1], series=(*figure.panels[-1].series[:-1], line))
-    yield "the last value", dataclasses.replace(figure, panels=(*figure.panels[:-1], panel))
+    value = last.points[-1].y
+    assert value is not None
+    for what, y in (
+        ("the last value", Quantity.around(1.0, 0.5)),
+        ("the last interval", Quantity.around(value.value, value.half_width + 2)),
+    ):
+        moved = dataclasses.replace(last.points[-1], y=y)
+        line = dataclasses.replace(last, points=(*last.points[:-1], moved))
+        lines = (*figure.panels[-1].series[:-1], line)
+        panel = dataclasses.replace(figure.panels[-1], series=lines)
+        yield what, dataclasses.replace(figure, panels=(*figure.panels[:-1], panel))
     yield "a note", dataclasses.replace(figure, notes=("Another note.",))
 
 

@@ -87,6 +87,7 @@ def check_words(make: Make) -> None:
     for what, changed in (
         ("the title", dataclasses.replace(table, title="Other.")),
         ("a note", dataclasses.replace(table, notes=())),
+        ("a second note", dataclasses.replace(table, notes=(*table.notes, "A second note."))),
     ):
         found = _written(make, suffix, changed)
         require(found != whole, f"{what} makes no difference in a .{suffix} file")
@@ -101,6 +102,7 @@ def _changes(table: TableDeclaration) -> Iterator[tuple[str, TableDeclaration]]:
     yield "a sign", dataclasses.replace(table, entries=(first, below, *others[1:]))
     wider = Quantity.around(first.measured.value, first.measured.half_width + 3)
     for what, changed in (
+        ("a tenth", {"measured": Quantity.around(first.measured.value + 0.1, 1.5)}),
         ("a value", {"measured": Quantity.around(first.measured.value + 3, 1.5)}),
         ("an interval", {"measured": wider}),
         ("a value that is missing", {"measured": None, "reason": "it failed"}),
