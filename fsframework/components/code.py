@@ -42,6 +42,8 @@ _ALL_GLOBALS = {"globals", "eval", "exec"}
 _VARIABLES = {"environ", "getenv"}
 _PLAIN = {int, float, complex, str, bytes, bool, type(None)}
 _CONTAINERS = (tuple, list, dict, set, frozenset)
+_STANDARD = Path(sysconfig.get_path("stdlib"))
+_MAKERS = {"abc", "builtins", "types"}
 _HEAP_TYPE = 1 << 9
 """Flag of the classes that Python code makes."""
 _LONGEST_PATH = 1024
@@ -161,19 +163,19 @@ class _Walk:
             return getattr(loaded, "__spec__", None) is None
         if top_level(module) == "fsframework" or _is_standard(file):
             return False
+        if not file.is_absolute():  # made by a library, as torch.ops
+            return top_level(module) != module and self.owns(top_level(module))
         own = top_level(module) == self.package or may_change(module, file)
         if own and file.exists():
             self.modules[module] = file
         return own
 
     def _owns_class(self, cls: type[Any]) -> bool:
-        """Whether a class is one's own; one made by a call may have the caller's module."""
-        if self.owns(cls.__module__):
-            return True
-        found: Any = sys.modules.get(cls.__module__)
-        for name in cls.__qualname__.split("."):
-            found = getattr(found, name, None)
-        return found is not cls and bool(cls.__flags__ & _HEAP_TYPE)
+        """Whether a class is one's own; a module that makes classes may be named in its place."""
+        if cls.__module__ not in _MAKERS:
+            return self.owns(cls.__module__)
+        known = getattr(sys.modules[cls.__module__], cls.__qualname__, None) is cls
+        return not known and bool(cls.__flags__ & _HEAP_TYPE)
 
     def _inner(self, value: Any) -> Iterator[Any]:
         """Yield what a value consists of."""
@@ -280,7 +282,8 @@ class _Walk:
             value = vars(module)[name]
             if own or (isinstance(value, types.FunctionType) and self.owns(value.__module__)):
                 yield from (name, value)
-            if isinstance(value, types.ModuleType) and value is not module:
+            inner = isinstance(value, types.ModuleType) and value is not module
+            if inner and (own or top_level(value.__name__) == top_level(module.__name__)):
                 yield from self._attributes(value, names - {name})
 
     def _module(self, module: types.ModuleType) -> Iterator[Any]:
@@ -317,17 +320,16 @@ class _Walk:
 
 def _file_of(module: types.ModuleType) -> Path | None:
     """Return the file of a module; of a package without one, where it would be."""
-    file = getattr(module, "__file__", None)
-    folders = list(getattr(module, "__path__", ()))
-    if file is None and folders:
-        return Path(folders[0], "__init__.py")
-    return None if file is None else Path(file)
+    if (file := getattr(module, "__file__", None)) is not None:
+        return Path(file)
+    spec = getattr(module, "__spec__", None)
+    folders = list(getattr(spec, "submodule_search_locations", None) or ())
+    return Path(folders[0], "__init__.py") if folders else None
 
 
 def _is_standard(file: Path) -> bool:
     """Whether a file is of the standard library, whose names those of a user may shadow."""
-    inside = file.is_relative_to(sysconfig.get_path("stdlib"))
-    return inside and not _ELSEWHERE.intersection(file.parts)
+    return file.is_relative_to(_STANDARD) and not _ELSEWHERE.intersection(file.parts)
 
 
 def _is_seeded(value: Any) -> bool:
