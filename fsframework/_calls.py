@@ -77,6 +77,8 @@ def remember(cls: type, kind: str, name: str, check: str) -> None:
 
 def named(plugin: object) -> Called:
     """Return how messages name a component or a class, such as ``method 'protonet'``."""
+    if isinstance(plugin, Called):
+        return plugin
     cls = plugin if isinstance(plugin, type) else type(plugin)
     usual = Called(getattr(cls, "_kind", ""), cls.__name__, _package(cls.__module__))
     return _known.get(cls, usual)
