@@ -543,7 +543,8 @@ class _FunctionClassifier(Classifier):
         elif not np.isfinite(found).all():
             what = f"numbers of which {(~np.isfinite(found)).sum()} are not finite"
         else:
-            return np.equal(found, found.max(axis=1, keepdims=True))
+            best: npt.NDArray[np.bool_] = found == found.max(axis=1, keepdims=True)
+            return best
         raise DataError(
             f"{self._arm} {item()}: the model returned {what}; it must return finite real numbers "
             f"of shape {shape}, a row per query and a column per class"
