@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from fsframework._digest import digest_of
 from fsframework._files import atomic_write
 from fsframework._reading import VersionError, check_version, parse_json, read_file
 from fsframework.errors import DataError, FsfError, RecordError, close_matches
@@ -44,9 +45,10 @@ __all__ = [
     "load_arms",
     "load_outcomes",
     "outcomes_digests",
+    "read_outcomes",
 ]
 
-RECORD_VERSION = 2
+RECORD_VERSION = 3
 RECORD_NAME = "run.json"
 
 _AGAIN = "; run the command that made it again"
@@ -388,13 +390,14 @@ class RunRecord:
 
     def __repr__(self) -> str:
         estimates = ", ".join(f"{name} {e}" for name, e in self.estimates.items())
-        return (
-            f"<RunRecord {self.fingerprint[:8]}: {self.status}{'; ' + estimates * bool(estimates)}>"
-        )
+        told = "; ".join(filter(None, (self.status, estimates)))
+        return f"<RunRecord {self.fingerprint[:8]}: {told}>"
 
     def save(self, folder: Path) -> None:
-        """Write ``run.json`` into ``folder``, whole or not at all."""
-        atomic_write(folder / RECORD_NAME, json.dumps(self.to_json(), indent=2) + "\n")
+        """Write ``run.json`` with a digest of its values, whole or not at all."""
+        raw = json.loads(json.dumps(self.to_json()))
+        sealed = {**raw, "digest": _digest(raw)}
+        atomic_write(folder / RECORD_NAME, json.dumps(sealed, indent=2) + "\n")
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -407,7 +410,7 @@ class RunRecord:
         """Read the record of a run folder.
 
         Raises:
-            RecordError: it is missing, not JSON, lacks a field or is of another version.
+            RecordError: it is missing, not JSON, of another version, or not what was written.
         """
         path = Path(folder) / RECORD_NAME
         try:
@@ -415,10 +418,11 @@ class RunRecord:
             if not isinstance(raw, dict):
                 raise ValueError("it is not a run record")
             check_version(raw.get("schema_version"), RECORD_VERSION)
+            if raw.pop("digest", None) != _digest(raw):
+                raise ValueError("it is not what was written")
             estimates = {name: Estimate.from_json(e) for name, e in raw["estimates"].items()}
             read = msgspec.convert({**raw, "estimates": {}}, cls)
-            whole = dataclasses.replace(read, estimates=estimates)
-            whole._check_parts()
+            return dataclasses.replace(read, estimates=estimates)
         except FileNotFoundError:
             raise RecordError(f"{folder}: holds no run ({RECORD_NAME} is missing)") from None
         except VersionError as error:
@@ -426,19 +430,11 @@ class RunRecord:
         except (OSError, KeyError, AttributeError, TypeError, ValueError, FsfError) as error:
             reason = getattr(error, "strerror", None) or error
             raise RecordError(f"{path}: cannot be read ({reason})") from None
-        return whole
 
-    def _check_parts(self) -> None:
-        """Check that what one part of a record refers to is in another."""
-        made_here = () if self.imported else ("dataset", "backbone", "method")
-        named = [arm for estimate in self.estimates.values() for arm in estimate.arms]
-        named += self.contrast.arms if self.contrast else ()
-        last = max((row.stage for row in self.training.history), default=-1)
-        lacks = [f"the component {role}" for role in made_here if role not in self.components]
-        lacks += [f"the arm {arm}" for arm in named if arm not in self.arms]
-        lacks += ["a stage of its training"] * (last >= len(self.stages))
-        if lacks:
-            raise RecordError(f"it lacks {lacks[0]}")
+
+def _digest(raw: Mapping[str, Any]) -> str:
+    """Return the digest of a record's values, as JSON in the order of their names."""
+    return digest_of("record", json.dumps(raw, sort_keys=True))
 
 
 def _plain(value: Any) -> Any:
@@ -464,9 +460,25 @@ def load_arms(folder: Path, record: RunRecord) -> Arms:
     return Arms(tasks, record.contrast, symbols)
 
 
-def outcomes_digests(outcomes: ArmOutcomes) -> dict[str, str]:
+def outcomes_digests(outcomes: Mapping[str, Outcomes]) -> dict[str, str]:
     """Return the digests of the outcomes of each arm, by their names in a record."""
     return {f"outcomes-{arm}": answered.digest for arm, answered in outcomes.items()}
+
+
+def read_outcomes(folder: Path, record: RunRecord) -> dict[str, Outcomes]:
+    """Return the outcomes of a run by arm, or accuracies measured elsewhere.
+
+    Raises:
+        DataError: a file is missing or damaged, or is not that of the run; the message says which.
+    """
+    files = {arm: record.outcomes_file(folder, arm) for arm in record.arms}
+    found = {arm: Outcomes.load(file) for arm, file in files.items()}
+    for arm, file in files.items():
+        if record.arms[arm].digest != found[arm].task_digest:
+            raise DataError(f"{file}: its outcomes belong to other tasks")
+        if record.digests.get(f"outcomes-{arm}") != found[arm].digest:
+            raise DataError(f"{file}: its outcomes are not those that the run wrote")
+    return found
 
 
 def load_outcomes(
@@ -483,20 +495,12 @@ def load_outcomes(
         DataError: a file is missing or damaged, or is not that of the run; the message says which.
     """
     record = RunRecord.load(folder) if record is None else record
-    files = {arm: record.outcomes_file(folder, arm) for arm in record.arms}
-    if not any(file.exists() for file in files.values()):
+    if not any(record.outcomes_file(folder, arm).exists() for arm in record.arms):
         raise RecordError(f"{folder}: has no outcomes{advice}")
     try:
-        outcomes = {arm: Outcomes.load(file) for arm, file in files.items()}
-        arms = load_arms(folder, record)
-        for arm, answered in outcomes.items():
-            if answered.task_digest != arms[arm].digest:
-                raise DataError(f"{files[arm]}: its outcomes belong to other tasks")
-            if record.digests.get(f"outcomes-{arm}") not in (None, answered.digest):
-                raise DataError(f"{files[arm]}: its outcomes are not those that the run wrote")
+        return ArmOutcomes(read_outcomes(folder, record), load_arms(folder, record))
     except DataError as error:
         raise DataError(f"{error}{advice}") from None
-    return ArmOutcomes(outcomes, arms)
 
 
 def list_records(folder: Path) -> list[tuple[Path, RunRecord | RecordError]]:
@@ -514,8 +518,10 @@ def find_run(run: str, runs_dir: Path) -> Path:
     """Return the folder of a run given as a folder, or as the name of one or its beginning.
 
     Raises:
-        RecordError: no run matches, or several do.
+        RecordError: no run matches, several do, or nothing is given.
     """
+    if not run.strip():
+        raise RecordError("a run must be given by its folder or its name, not by an empty text")
     if (Path(run) / RECORD_NAME).exists():
         return Path(run)
     names = sorted(p.parent.name for p in runs_dir.glob(f"*/{RECORD_NAME}"))

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsframework.components.catalogue import ADDED_VERSION, Added, added_folder, read_added
+from fsframework.components.conversion import describe_type, parameters
 from fsframework.components.objects import component_of
 from fsframework.components.options import Given, plain_tree
-from fsframework.components.registry import Registry
+from fsframework.components.registry import Plugin, Registry
 from fsframework.components.resolution import Component, canonical
 
 __all__ = [
@@ -16,9 +17,13 @@ __all__ = [
     "Added",
     "Component",
     "Given",
+    "Plugin",
+    "Registry",
     "added_folder",
     "canonical",
     "component",
+    "describe_type",
+    "parameters",
     "plain_tree",
     "read_added",
 ]

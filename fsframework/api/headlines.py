@@ -165,7 +165,7 @@ def headline_of_run(run: Run) -> Headline:
     sentence = f"{label} has {head} {main}."
     same = {head: e for head, e in shown.items() if e.statistic == main.statistic}
     of_arms = {head: e for head, e in same.items() if len(e.arms) == 1}
-    if len(of_arms) == len(main.arms) > 1:  # a damaged record may lack an arm's estimate
+    if len(main.arms) > 1:
         called = record.labels.get(main.statistic) or main.statistic
         sentence = loss_told(label, called, main, list(of_arms.values()))
         notes.append(gap_told(list(of_arms), higher_is_better=main.higher_is_better))

@@ -13,7 +13,7 @@ from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.statistic import Statistic
-from fsframework.records import RECORD_NAME, RunRecord
+from fsframework.records import RECORD_NAME, RunRecord, read_outcomes
 from fsframework.statistics.comparison import (
     Comparison,
     MeasureComparison,
@@ -31,7 +31,7 @@ from fsframework.statistics.results import (
     grouped_by_tasks,
     joined_over_seeds,
 )
-from fsframework.values import ArmOutcomes, Estimates, ImagePool, Outcomes
+from fsframework.values import ArmOutcomes, Estimates, ImagePool
 
 __all__ = [
     "Comparable",
@@ -231,7 +231,7 @@ def _of_run(run: Run) -> MethodResult:
     if record.method is None or record.backbone is None:
         # Accuracies measured elsewhere: only the name of their tasks is known.
         label = folder.name if record.imported is None else record.imported.method
-        loaded = {arm: Outcomes.load(record.outcomes_file(folder, arm)) for arm in record.arms}
+        loaded = read_outcomes(folder, record)
         named = " and ".join(arm.name for arm in record.arms.values())
         return MethodResult(label, loaded, task_set=named, source=folder, records=(record,))
     found, sizes = run.outcomes, record.tested.class_sizes if record.tested is not None else ()
@@ -241,7 +241,8 @@ def _of_run(run: Run) -> MethodResult:
 
 def _is_evaluated(run: Run) -> bool:
     files = [run.record.outcomes_file(run.folder, arm) for arm in run.record.arms]
-    return bool(files) and all(file.exists() for file in files)
+    ended = run.record.status != "unfinished"
+    return ended and bool(files) and all(file.exists() for file in files)
 
 
 def results_of(
@@ -287,7 +288,8 @@ def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResu
             raise OptionError("outcomes have no name: give a mapping of labels to outcomes")
         return [MethodResult(label, dict(one), one.arms)]
     path = Path(one)
-    if path.is_dir() and not (path / RECORD_NAME).exists() and list(path.glob(f"*/{RECORD_NAME}")):
+    holds = path.is_dir() and not (path / RECORD_NAME).exists() and path.glob(f"*/{RECORD_NAME}")
+    if str(one).strip() and holds and any(holds):
         listed = runs(path)
         for reason in listed.broken.values():
             raise RecordError(reason)

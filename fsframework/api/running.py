@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from fsframework._files import discard
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.run_rows import run_options, run_settings
 from fsframework.api.session import Session, open_session
@@ -350,13 +350,16 @@ def run_folder(run: str | Path, runs_dir: str | Path | None = None) -> Path:
 def remove_run(folder: Path) -> None:
     """Remove a run with its weights and outcomes, even a damaged one; what is cached stays.
 
+    Of a folder that is a link only the link is removed.
+
     Raises:
         FsfError: the file system refuses.
     """
     try:
-        # The record first: what a killed removal leaves behind is no longer a run.
-        (folder / RECORD_NAME).unlink()
-        shutil.rmtree(folder)
+        if not folder.is_symlink():
+            # The record first: what a killed removal leaves behind is no longer a run.
+            (folder / RECORD_NAME).unlink()
+        discard(folder)
     except OSError as error:
         raise FsfError(f"cannot remove {folder}: {error.strerror or error}") from error
 

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from fsframework.components.registry import Registry
 from fsframework.errors import FsfError
 
-__all__ = ["added_names", "any_plugin_name", "dataset_names", "plugin_names", "run_names"]
+__all__ = ["added_names", "dataset_names", "plugin_names", "run_names"]
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 """A function for click's ``shell_complete``; none of those below imports a plugin."""
@@ -31,11 +31,15 @@ def _completing(names: Callable[[click.Context], Iterable[str]]) -> Complete:
     return complete
 
 
-def plugin_names(kind: str) -> Complete:
-    """Return a function that completes the name of a plugin of one kind, or of a data set."""
+def plugin_names(kind: str | None = None) -> Complete:
+    """Return a function that completes the name of a plugin, or of a data set.
+
+    Args:
+        kind: of the plugins; by default that given with ``--kind``, or any.
+    """
     if kind == "dataset":
         return dataset_names
-    return _completing(lambda context: Registry().names(kind))
+    return _completing(lambda context: Registry().names(kind or context.params.get("kind")))
 
 
 def _added(context: click.Context) -> set[str]:
@@ -46,11 +50,6 @@ def _added(context: click.Context) -> set[str]:
     except FsfError:
         return set()  # the commands that read a damaged list report it
 
-
-any_plugin_name = _completing(
-    lambda context: [plugin.name for plugin in Registry().plugins(context.params.get("kind"))]
-)
-"""Completes the name of a plugin of the kind given with ``--kind``, or of any kind."""
 
 added_names = _completing(_added)
 """Completes the name of a data set that was added with ``fsf data add``."""

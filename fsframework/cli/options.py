@@ -86,7 +86,7 @@ def _run_folder(
     if value is None:
         return None
     path = Path(value)
-    if path.exists() or len(path.parts) > 1 or path.suffix == ".safetensors":
+    if value and (path.exists() or len(path.parts) > 1 or path.suffix == ".safetensors"):
         return path
     from fsframework.api.running import run_folder
 

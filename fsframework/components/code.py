@@ -9,21 +9,26 @@ library, fsframework and installed distributions are not followed: records have 
 from __future__ import annotations
 
 import ast
+import contextlib
 import copyreg
 import functools
 import importlib.util
 import marshal
+import os
+import random
 import re
 import struct
 import sys
+import sysconfig
 import types
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.machinery import SourceFileLoader
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from fsframework._digest import digest_of
 from fsframework.components.package_files import top_level
@@ -33,7 +38,15 @@ __all__ = ["Code", "code_of", "state_digest"]
 
 _ELSEWHERE = {"site-packages", "dist-packages"}
 _AT_RUN_TIME = re.compile(r"\b(import_module|__import__)\b")
-_PLAIN = (int, float, complex, str, bytes, bool, type(None))
+_ALL_GLOBALS = {"globals", "eval", "exec"}
+_VARIABLES = {"environ", "getenv"}
+_PLAIN = {int, float, complex, str, bytes, bool, type(None)}
+_CONTAINERS = (tuple, list, dict, set, frozenset)
+_HEAP_TYPE = 1 << 9
+"""Flag of the classes that Python code makes."""
+_LONGEST_PATH = 1024
+_MOST_BYTES = 64 << 20
+"""Of a file whose content is digested; of a larger one, size and time are."""
 _LEFT_OUT = frozenset(
     {
         *("__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__"),
@@ -41,9 +54,6 @@ _LEFT_OUT = frozenset(
     }
 )
 """Entries of a class that do not affect its behaviour, or that repeat its bases."""
-_STATELESS = {"_thread", "random", "numpy.random.mtrand"}
-"""Modules of locks, and of generators that are seeded around every call."""
-_GENERATED = "<string>"
 _IMPORTED: dict[str, tuple[Any, str]] = {}
 """The import of each module and the digest of its file, as they were when it was first digested."""
 _HAS_DOCSTRING = 0x4000000 if sys.version_info >= (3, 13) else 0
@@ -72,9 +82,12 @@ def code_of(cls: type[Any], instance: Any = None) -> Code:
         PluginError: a module in memory is not what its file contains.
     """
     walk = _Walk(cls)
-    parts = [walk.digest(cls, *([] if instance is None else [instance]))]
-    for name, file in walk.modules.items():
+    torch = sys.modules.get("torch")
+    patches = [] if torch is None else list(walk.patches(torch.Tensor))
+    parts = [walk.digest(cls, *patches, *([] if instance is None else [instance]))]
+    for name, file in list(walk.modules.items()):
         _follow(name, file, walk)
+    parts += [walk.digest(walk.changed)] if walk.changed else []
     parts += chain.from_iterable(sorted(set(walk.files.values())))
     return Code(digest_of(parts), tuple(sorted(walk.files)), tuple(dict.fromkeys(walk.unknown)))
 
@@ -82,12 +95,14 @@ def code_of(cls: type[Any], instance: Any = None) -> Code:
 def state_digest(instance: Any) -> str:
     """Digest the attributes of an object, except those that it caches."""
     cls = type(instance)
+    state = object.__reduce_ex__(instance, 4)[2]
+    named, slots = state if isinstance(state, tuple) else (state, None)
     kept = {
         name: value
-        for name, value in sorted(vars(instance).items())
+        for name, value in sorted((named or {}).items())
         if not isinstance(getattr(cls, name, None), functools.cached_property)
     }
-    return _Walk(cls).digest(kept)
+    return _Walk(cls).digest(kept, slots)
 
 
 class _Walk:
@@ -97,6 +112,7 @@ class _Walk:
         package: top-level module of a plugin, whose code counts even where it is installed.
         modules: files of the modules of one's own that were met, by name.
         files: what was read: path below the folder it is imported from, and digest of its code.
+        changed: constants of modules that have other values than their files say.
         unknown: types of objects that cannot be digested.
     """
 
@@ -104,6 +120,7 @@ class _Walk:
         self.package = top_level(cls.__module__) if hasattr(cls, "_kind") else ""
         self.modules: dict[str, Path] = {}
         self.files: dict[Path, tuple[str, str]] = {}
+        self.changed: list[Any] = []
         self.unknown: list[str] = []
         self._owned: dict[str, bool] = {}
 
@@ -115,7 +132,7 @@ class _Walk:
         waiting = [*reversed(values)]
         while waiting:
             value = waiting.pop()
-            if isinstance(value, _PLAIN):
+            if type(value) in _PLAIN:
                 parts.append(f"{type(value).__name__} {value!r}")
             elif id(value) in seen:
                 parts.append(f"seen {seen[id(value)]}")
@@ -134,35 +151,62 @@ class _Walk:
         return self._owned[str(module)]
 
     def _is_own(self, module: str) -> bool:
-        if top_level(module) == "fsframework" or top_level(module) in sys.stdlib_module_names:
-            return module == "__main__"
+        while module not in sys.modules and "." in module:
+            module = module.rpartition(".")[0]
         loaded = sys.modules.get(module)
-        file = getattr(loaded, "__file__", None)
-        if loaded is None or file is None:
-            return loaded is None or module == "__main__"
-        own = top_level(module) == self.package or may_change(module, Path(file))
-        if own and Path(file).suffix == ".py" and Path(file).exists():
-            self.modules[module] = Path(file)
+        if loaded is None or (module == "__main__" and not hasattr(loaded, "__file__")):
+            return True
+        file = _file_of(loaded)
+        if file is None:  # made by a script, or built in
+            return getattr(loaded, "__spec__", None) is None
+        if top_level(module) == "fsframework" or _is_standard(file):
+            return False
+        own = top_level(module) == self.package or may_change(module, file)
+        if own and file.exists():
+            self.modules[module] = file
         return own
+
+    def _owns_class(self, cls: type[Any]) -> bool:
+        """Whether a class is one's own; one made by a call may have the caller's module."""
+        if self.owns(cls.__module__):
+            return True
+        found: Any = sys.modules.get(cls.__module__)
+        for name in cls.__qualname__.split("."):
+            found = getattr(found, name, None)
+        return found is not cls and bool(cls.__flags__ & _HEAP_TYPE)
 
     def _inner(self, value: Any) -> Iterator[Any]:
         """Yield what a value consists of."""
-        for types_, inner in _INNER:
+        kind = type(value)
+        own = kind is not type and self._owns_class(kind)
+        if own:
+            yield kind
+        # Classes derived from containers may do more than these.
+        derived = isinstance(value, _CONTAINERS) and kind not in _CONTAINERS
+        for types_, inner in () if derived or (own and isinstance(value, Mapping)) else _INNER:
             if isinstance(value, types_):
+                if own and not isinstance(value, type):
+                    yield getattr(value, "__dict__", None)
                 yield from inner(self, value)
                 return
         # NumPy and PyTorch are there if an object of theirs is.
         numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
-            yield from (value.requires_grad, str(value.dtype), *value.shape)
-            raw = value.detach().cpu().contiguous().flatten().view(torch.uint8)
-            yield digest_of(raw.numpy())
-        elif numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+            yield from self._tensor(value)
+        elif numpy is not None and (kind is numpy.ndarray or isinstance(value, numpy.generic)):
             yield value.tolist() if value.dtype.hasobject else digest_of(value)
-        elif "__wrapped__" in getattr(value, "__dict__", ()):
-            yield value.__wrapped__
         else:
             yield from self._reduced(value)
+
+    def _tensor(self, value: Any) -> Iterator[Any]:
+        torch = sys.modules["torch"]
+        try:
+            raw = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+        except (RuntimeError, NotImplementedError, TypeError):  # it is sparse, or has no values
+            yield from self._reduced(value)
+            return
+        yield from (value.requires_grad, str(value.dtype), *value.shape, vars(value))
+        yield digest_of(raw)
 
     def _set(self, value: Iterable[Any]) -> Iterator[Any]:
         yield from sorted(map(self.digest, value))
@@ -172,20 +216,20 @@ class _Walk:
 
     def _class(self, cls: type[Any]) -> Iterator[Any]:
         yield cls.__qualname__
-        if not self.owns(cls.__module__):
+        if not self._owns_class(cls):
             yield cls.__module__
-            own = (one for one in vars(cls).values() if isinstance(one, types.FunctionType))
-            yield from (one for one in own if self.owns(one.__module__))
+            yield from self.patches(cls)
+            yield from cls.__bases__
             return
         yield from cls.__bases__
-        generated = "__dataclass_fields__" in vars(cls)
-        for name, value in sorted(vars(cls).items()):
-            code = getattr(value, "__code__", None)
-            # What ``dataclass`` writes follows from the fields.
-            if name not in _LEFT_OUT and not (
-                generated and code is not None and code.co_filename == _GENERATED
-            ):
-                yield from (name, value)
+        yield from ((name, one) for name, one in sorted(vars(cls).items()) if name not in _LEFT_OUT)
+
+    def patches(self, cls: type[Any]) -> Iterator[Any]:
+        """Yield functions of one's own in a class of a library."""
+        for name, one in vars(cls).items():
+            function = getattr(one, "__func__", getattr(one, "fget", one))
+            if isinstance(function, types.FunctionType) and self.owns(function.__module__):
+                yield from (name, one)
 
     def _function(self, function: Any) -> Iterator[Any]:
         yield function.__qualname__
@@ -195,40 +239,49 @@ class _Walk:
             yield function.__module__
             yield from (one for one in held if isinstance(one, (types.FunctionType, type)))
             return
-        if not self._is_of_its_file(function):
-            yield code
+        place = self._place_in_file(function)
+        yield code if place is None else place
         yield from (function.__defaults__, function.__kwdefaults__, vars(function), *held)
-        names = _names(code)
-        for name in sorted(names & function.__globals__.keys()):
-            value = function.__globals__[name]
+        known = function.__globals__
+        names, texts = _names(code)
+        for name in sorted(known if names & _ALL_GLOBALS else names & known.keys()):
+            if name.startswith("__") and name.endswith("__"):
+                continue
+            value = known[name]
             yield from (name, value)
             if isinstance(value, types.ModuleType):
                 yield from self._attributes(value, names)
+            elif type(value) is str:
+                texts.add(value)
+        yield from sys.argv if "argv" in names else ()
+        yield from _named(texts, Path(code.co_filename).parent, variables=bool(names & _VARIABLES))
 
-    def _is_of_its_file(self, function: Any) -> bool:
-        """Whether the text of a file, which is digested with its imports, has a function's code.
+    def _place_in_file(self, function: Any) -> int | None:
+        """Return where a file, whose text is digested, has a function's code; ``None`` if nowhere.
 
         Raises:
             PluginError: the function was read from the file, and is no longer what this contains.
         """
         file = self.modules.get(function.__module__)
-        if file is None or function.__code__.co_filename != str(file):
-            return False
-        if _code_digest(function.__code__) in _read(file, _state(file)).codes:
-            return True
+        # Of a script, only what a class refers to is digested.
+        ours = file is not None and function.__code__.co_filename == str(file)
+        if file is None or function.__module__ == "__main__" or not ours:
+            return None
+        place = _read(file, _state(file)).codes.get(_code_digest(function.__code__))
         spec = getattr(sys.modules[function.__module__], "__spec__", None)
-        if type(getattr(spec, "loader", None)) is SourceFileLoader:
+        if place is None and type(getattr(spec, "loader", None)) is SourceFileLoader:
             raise _edited(file)
-        return False  # its loader has rewritten it, as pytest's does for assertions
+        return place  # none if its loader has rewritten it, as pytest's does for assertions
 
     def _attributes(self, module: types.ModuleType, names: set[str]) -> Iterator[Any]:
-        """Yield those attributes of one's own modules that a function may refer to."""
-        if self.owns(module.__name__):
-            for name in sorted(names & vars(module).keys()):
-                value = vars(module)[name]
+        """Yield attributes of a module that a function may refer to, of a library only patches."""
+        own = self.owns(module.__name__)
+        for name in sorted(names & vars(module).keys()):
+            value = vars(module)[name]
+            if own or (isinstance(value, types.FunctionType) and self.owns(value.__module__)):
                 yield from (name, value)
-                if isinstance(value, types.ModuleType) and value is not module:
-                    yield from self._attributes(value, names - {name})
+            if isinstance(value, types.ModuleType) and value is not module:
+                yield from self._attributes(value, names - {name})
 
     def _module(self, module: types.ModuleType) -> Iterator[Any]:
         self.owns(module.__name__)
@@ -243,8 +296,10 @@ class _Walk:
         """Yield what makes an object again, as ``copyreg`` says; nothing is serialised."""
         kind = type(value)
         yield kind
-        if kind.__module__ in _STATELESS:
+        if kind.__module__ == "_thread" or _is_seeded(value):
             return
+        if self._owns_class(kind):  # which may leave out some of its state
+            yield getattr(value, "__dict__", None)
         try:
             how = copyreg.dispatch_table.get(kind)
             found = value.__reduce_ex__(4) if how is None else how(value)
@@ -254,9 +309,32 @@ class _Walk:
             return
         if isinstance(found, str):
             yield f"{getattr(value, '__module__', '')} {found}"
+            yield getattr(value, "__wrapped__", None)
             return
         yield from found[:3]
         yield from (list(one) for one in found[3:5] if one is not None)
+
+
+def _file_of(module: types.ModuleType) -> Path | None:
+    """Return the file of a module; of a package without one, where it would be."""
+    file = getattr(module, "__file__", None)
+    folders = list(getattr(module, "__path__", ()))
+    if file is None and folders:
+        return Path(folders[0], "__init__.py")
+    return None if file is None else Path(file)
+
+
+def _is_standard(file: Path) -> bool:
+    """Whether a file is of the standard library, whose names those of a user may shadow."""
+    inside = file.is_relative_to(sysconfig.get_path("stdlib"))
+    return inside and not _ELSEWHERE.intersection(file.parts)
+
+
+def _is_seeded(value: Any) -> bool:
+    """Whether a generator is one of the process, which are seeded around every call."""
+    numpy = sys.modules.get("numpy")
+    drawing = [random.random, *([] if numpy is None else [numpy.random.rand])]
+    return any(getattr(one, "__self__", None) is value for one in drawing)
 
 
 def _code(walk: _Walk, code: types.CodeType) -> Iterator[Any]:
@@ -267,13 +345,15 @@ def _code(walk: _Walk, code: types.CodeType) -> Iterator[Any]:
 _INNER: tuple[tuple[Any, Any], ...] = (
     ((tuple, list), lambda walk, value: iter(value)),
     ((set, frozenset), _Walk._set),
-    (Mapping, _Walk._mapping),
+    ((Mapping, WeakKeyDictionary, WeakValueDictionary), _Walk._mapping),
+    (PurePath, lambda walk, value: iter((str(value), *_named({str(value)}, Path())))),
     ((staticmethod, classmethod), lambda walk, value: iter((value.__func__,))),
     (types.MethodType, lambda walk, value: iter((value.__func__, value.__self__))),
     (property, lambda walk, value: iter((value.fget, value.fset, value.fdel))),
     (functools.cached_property, lambda walk, value: iter((value.func,))),
     (types.FunctionType, _Walk._function),
     (types.BuiltinFunctionType, _Walk._builtin),
+    (types.GetSetDescriptorType, lambda walk, value: iter((value.__qualname__,))),
     (types.CodeType, _code),
     (types.ModuleType, _Walk._module),
     (type, _Walk._class),
@@ -289,24 +369,52 @@ def _is_filled(cell: types.CellType) -> bool:
     return True
 
 
-def _names(code: types.CodeType) -> set[str]:
-    """Return the global names that a function and those within it refer to."""
-    inner = [_names(one) for one in code.co_consts if isinstance(one, types.CodeType)]
-    return set(code.co_names).union(*inner)
+def _names(code: types.CodeType) -> tuple[set[str], set[str]]:
+    """Return the names that a function and those within it may refer to, and their texts."""
+    names, texts = set(code.co_names), {one for one in _constants(code) if isinstance(one, str)}
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            names, texts = (a | b for a, b in zip((names, texts), _names(one), strict=True))
+    return names | set(filter(str.isidentifier, texts)), texts
+
+
+def _named(texts: Iterable[str], folder: Path, *, variables: bool = False) -> Iterator[str]:
+    """Yield digests of the files, and values of environment variables, that texts name."""
+    for text in sorted(texts):
+        if variables and text in os.environ:
+            yield f"{text} {os.environ[text]}"
+        if ("." in text or "/" in text) and len(text) < _LONGEST_PATH:
+            for path in (text, str(folder / text)):
+                if os.path.isfile(path):  # noqa: PTH113
+                    yield _content(path, _state(Path(path)))
+
+
+@functools.lru_cache(maxsize=256)
+def _content(path: str, state: tuple[int, ...]) -> str:
+    """Digest a file; cached until it changes."""
+    if state[-1] > _MOST_BYTES:
+        return f"{state[-1]} {Path(path).stat().st_mtime_ns}"
+    return digest_of(Path(path).read_bytes())
+
+
+def _constants(code: types.CodeType) -> list[Any]:
+    """Return the constants of a function, without its docstring."""
+    found = list(code.co_consts)
+    has = code.co_flags & _HAS_DOCSTRING if _HAS_DOCSTRING else not code.co_name.startswith("<")
+    if has and found and isinstance(found[0], str):
+        found[0] = None
+    return found
 
 
 def _code_digest(code: types.CodeType) -> str:
     """Digest what a function does: neither its docstring nor where it stands in its file."""
-    constants = list(code.co_consts)
-    has = code.co_flags & _HAS_DOCSTRING if _HAS_DOCSTRING else not code.co_name.startswith("<")
-    if has and constants and isinstance(constants[0], str):
-        constants[0] = None
     told = [
         _code_digest(one) if isinstance(one, types.CodeType) else _constant(one)
-        for one in constants
+        for one in _constants(code)
     ]
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    return digest_of(code.co_code, told, *names, str(code.co_argcount), str(code.co_flags))
+    counts = f"{code.co_argcount} {code.co_kwonlyargcount} {code.co_flags}"
+    return digest_of(code.co_code, code.co_exceptiontable, told, *names, counts)
 
 
 def _constant(value: Any) -> str:
@@ -345,17 +453,19 @@ class _Source:
 
     Args:
         digest: of its code.
-        codes: digests of its functions.
+        codes: places of its functions, by their digests.
         imports: that it makes; of a package also those for type checkers, which say where a name
             comes from that the package imports when it is asked for.
         dynamic: whether it imports modules whose names are known only when it runs.
+        constants: of the module, by name, that no function of it sets.
         outdated: bytecode that Python takes for its own, and that is of another text.
     """
 
     digest: str
-    codes: frozenset[str] = frozenset()
+    codes: Mapping[str, int] = field(default_factory=dict)
     imports: tuple[_Import, ...] = ()
     dynamic: bool = False
+    constants: Mapping[str, Any] = field(default_factory=dict)
     outdated: Path | None = None
 
 
@@ -374,15 +484,20 @@ def _follow(module: str, file: Path, walk: _Walk) -> None:
         main = file == walk.modules.get("__main__")
         walk.files[file] = ("", "") if main else (key, source.digest)
         if not main:
-            _demand_imported(file, root, source)
+            walk.changed += _demand_imported(file, root, source)
         waiting += chain.from_iterable(_imported(file, root, one, walk) for one in source.imports)
         if source.dynamic and file.parent != root:
             top = root / file.relative_to(root).parts[0]
             waiting += [(one, root) for one in top.rglob("*.py")]
+        elif source.dynamic:
+            waiting += [(one, root) for one in root.glob("*.py")]
 
 
-def _demand_imported(file: Path, root: Path, source: _Source) -> None:
+def _demand_imported(file: Path, root: Path, source: _Source) -> list[Any]:
     """Check that a module, if it is in memory, was made of the text that its file has now.
+
+    Returns:
+        Its constants that were set from outside, with their names.
 
     Raises:
         PluginError: the file was edited since, or Python took its old bytecode for that of the new
@@ -394,13 +509,17 @@ def _demand_imported(file: Path, root: Path, source: _Source) -> None:
             f"its size and time are the same; remove {source.outdated} and start again"
         )
     name = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-    spec = getattr(sys.modules.get(name), "__spec__", None)
-    if spec is not None:
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    if module is not None and spec is not None:
         then, digest = _IMPORTED.setdefault(name, (spec, source.digest))
         if then is not spec:  # it was reloaded
             _IMPORTED[name] = (spec, source.digest)
         elif digest != source.digest:
             raise _edited(file)
+    now = {} if module is None else vars(module)
+    changed = {one for one, was in source.constants.items() if now.get(one, was) != was}
+    return [(one, now[one]) for one in sorted(changed)]
 
 
 def _edited(file: Path) -> PluginError:
@@ -431,7 +550,9 @@ def _imported(file: Path, root: Path, one: _Import, walk: _Walk) -> Iterable[tup
 
 def _root_of_import(top: str, root: Path, walk: _Walk) -> Path | None:
     """Return the folder that a module of one's own is imported from, importing nothing."""
-    if top == "fsframework" or top in sys.stdlib_module_names:
+    loaded = sys.modules.get(top)
+    standard = top in sys.stdlib_module_names and (loaded is None or not walk.owns(top))
+    if top == "fsframework" or standard:
         return None
     if (found := _module_at(root / top)) is None and not (root / top).is_dir():
         try:
@@ -474,9 +595,10 @@ def _read(file: Path, _state: tuple[int, ...]) -> _Source:
     imports = tuple(chain.from_iterable(map(_imports_of, nodes)))
     return _Source(
         digest_of(text),
-        frozenset(_codes(code)),
+        {one: place for place, one in enumerate(_codes(code))},
         imports,
         bool(_AT_RUN_TIME.search(text)),
+        _constants_of(tree),
         _outdated_bytecode(file, code),
     )
 
@@ -503,6 +625,20 @@ def _codes(code: types.CodeType) -> Iterator[str]:
             yield from _codes(one)
 
 
+def _constants_of(tree: ast.Module) -> dict[str, Any]:
+    """Return the constants that a module sets once, and that nothing in it sets again."""
+    whole = list(ast.walk(tree))
+    stored = [one.id for one in whole if isinstance(one, ast.Name) and type(one.ctx) is ast.Store]
+    again = {name for one in whole if isinstance(one, ast.Global) for name in one.names}
+    found = {}
+    for one in tree.body:
+        for name in one.targets if isinstance(one, ast.Assign) else ():
+            if isinstance(name, ast.Name) and name.id not in again and stored.count(name.id) == 1:
+                with contextlib.suppress(ValueError):
+                    found[name.id] = ast.literal_eval(one.value)  # type: ignore[attr-defined]
+    return found
+
+
 def _imports_of(node: ast.AST) -> list[_Import]:
     if isinstance(node, ast.ImportFrom):
         return [
@@ -523,6 +659,6 @@ class _Code(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """Remove what is only for type checkers."""
-        if "TYPE_CHECKING" in ast.dump(node.test):
+        if ast.unparse(node.test).rpartition(".")[2] == "TYPE_CHECKING":
             node.test, node.body = ast.Constant(value=False), []
         return self.generic_visit(node)

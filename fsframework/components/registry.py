@@ -213,8 +213,8 @@ class Registry:
             marked += [one.plugin for one in self._commands]
         return sorted(marked)
 
-    def names(self, kind: str) -> list[str]:
-        """Return the names of one kind, sorted."""
+    def names(self, kind: str | None = None) -> list[str]:
+        """Return the names of one kind, or of all, sorted."""
         return sorted({plugin.name for plugin in self.plugins(kind)})
 
     def is_registered(self, kind: str, name: str) -> bool:

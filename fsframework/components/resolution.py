@@ -170,11 +170,21 @@ class Component:
         code must not pass for one of new code.
         """
         parts = [code.digest for code in self.codes]
-        parts += [
-            _content_digest(c.options.get(option)) for c in self.walk() for option in c.cls.reads
-        ]
+        parts += [_content_digest(value) for c in self.walk() for value in c.read_options()]
         told = [self.kind, self.name, self.plugin.version]
         return digest_of(canonical([told, differing(self.cls, self.options)]), parts)
+
+    def read_options(self) -> list[Any]:
+        """Return the values of options that name what a component reads.
+
+        A data set has its own fingerprint; of others, each option that is the path of a file.
+        """
+        return [
+            value
+            for option, value in self.options.items()
+            if option in self.cls.reads
+            or (isinstance(value, Path) and self.kind != "dataset" and value.is_file())
+        ]
 
     def walk(self) -> list[Component]:
         """Return this component and all nested ones."""

@@ -116,12 +116,19 @@ class WordChoice:
         drop_class_words: remove from each image the words that name its own class.
         drop_words: words that are not attributes.
         min_count: remove words that fewer images of the split have.
+
+    Raises:
+        OptionError: ``min_count`` is below 1.
     """
 
     attributes: str | None = None
     drop_class_words: bool = False
     drop_words: tuple[str, ...] = ()
     min_count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.min_count < 1:
+            raise OptionError(f"{argument('min_count')} must be at least 1, not {self.min_count}")
 
     @property
     def drops(self) -> bool:

@@ -115,7 +115,7 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         *_split_notes(experiment.settings, trains=trains),
         *pixel_notes(source, settings, device),
     )
-    identity = run_identity(experiment, dataset.fingerprint, arms, device.type)
+    identity = run_identity(experiment, dataset.fingerprint, pool, arms, device.type)
     return Prepared(experiment, source, pool, arms, device, notes, *identity)
 
 
@@ -152,26 +152,33 @@ _DECIDING = ("image_size", "decoding", "precision", "query_batch")
 """The settings that decide outcomes, besides what is made with the others."""
 
 
-def run_identity(experiment: Experiment, data: str, arms: Arms, device: str) -> tuple[str, str]:
+def run_identity(
+    experiment: Experiment, data: str, pool: ImagePool, arms: Arms, device: str
+) -> tuple[str, str]:
     """Return the digest of all that decides the outcomes of a run, and that of its group.
 
     Runs of equal groups are one method, trained with several seeds and evaluated on the same tasks.
     Where a run takes the model of another, that one's group stands for the weights: models that
     differ only in their training seeds stay a group on other tasks. The seed of the tasks decides
-    by their digests.
+    by their digests. Other words make another run even where the tasks are equal: its record says
+    where they come from.
 
     Args:
         data: fingerprint of the data set.
-        arms: the tasks.
+        pool: of the tasks, with its words; ``arms`` the tasks.
         device: its type.
     """
     settings, stages = experiment.settings, experiment.stages
+    words = () if pool.attributes is None else (pool.attributes.fingerprint,)
+    if words and experiment.detector is not None:
+        words += (experiment.detector.fingerprint,)
     decides: dict[str, Any] = {
         "fsframework": fsframework.__version__,
         "components": [
             c.fingerprint for c in (experiment.dataset, experiment.backbone, experiment.method)
         ],
         "data": data,
+        "words": words,
         "tasks": {arm: tasks.digest for arm, tasks in arms.items()},
         "settings": differing(Settings, {name: getattr(settings, name) for name in _DECIDING}),
         "device": device,

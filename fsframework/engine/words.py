@@ -204,15 +204,10 @@ def filtered(
 
     The table itself is returned if every word stays.
 
-    Raises:
-        OptionError: ``min_count`` is below 1.
-
     >>> table = AttributeTable.from_words(["a", "b"], [{"dog", "grass"}, {"grass", "sky"}])
     >>> filtered(table, min_count=2).words, filtered(table, drop=frozenset({"sky"})).words
     (('grass',), ('dog', 'grass'))
     """
-    if min_count < 1:
-        raise OptionError(f"min_count must be at least 1, not {min_count}")
     keep = table.images_per_word() >= min_count
     keep &= np.array([word not in drop for word in table.words], dtype=bool)
     if keep.all():

@@ -187,6 +187,9 @@ def _serve() -> None:
         except EOFError:
             return
         os.chdir(folder)
+        if torch := sys.modules.get("torch"):  # whatever the last component set
+            torch.set_default_dtype(torch.float32)
+            torch.set_grad_enabled(True)
         pickle.dump(_outcome(job), results)
         results.flush()
 

@@ -35,8 +35,8 @@ def scramble() -> None:
     """Bring the generators into states that nobody knows."""
     random.seed()
     np.random.seed()  # noqa: NPY002
-    if "torch" in sys.modules:
-        sys.modules["torch"].seed()
+    if torch := sys.modules.get("torch"):
+        torch.seed()
 
 
 def global_states() -> dict[str, str]:

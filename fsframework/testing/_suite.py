@@ -465,19 +465,21 @@ def if_possible(make_of: Callable[[], Make]) -> Make:
     Args:
         make_of: returns what makes the component.
     """
-    tried: list[Make | str] = []
+    tried: list[Make] = []
+    reasons: list[str] = []
 
     def make() -> Any:
-        if not tried:
+        if not tried and not reasons:
             try:
-                tried.append(make_of())
-                _try(tried[0]())
+                found = make_of()
+                _try(found())
+                tried.append(found)
             except PluginError:
                 raise
             except FsfError as error:
-                tried[:] = [f"it needs more: {error}"]
-        if isinstance(tried[0], str):
-            raise NotApplicable(tried[0])
+                reasons.append(f"it needs more: {error}")
+        if reasons:
+            raise NotApplicable(reasons[0])
         return tried[0]()
 
     return make

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from fsframework.testing._random import scramble, seeded
 from fsframework.testing._suite import require
 
-__all__ = ["Snapshot", "require_close", "snapshot"]
+__all__ = ["Snapshot", "require_close", "snapshot", "usual_settings"]
 
 _RELATIVE = 1e-3
 _FLOAT_NOISE = 1e-5
@@ -29,12 +32,38 @@ def require_close(found: Tensor, expected: Tensor, message: str) -> None:
     require(apart <= allowed, f"{message}: by up to {apart:.3g}; {allowed:.3g} is allowed")
 
 
+def _settings() -> dict[str, object]:
+    """Return what is set for all of PyTorch, and what its generator draws next."""
+    return {
+        "PyTorch's default type": torch.get_default_dtype(),
+        "whether gradients are recorded": torch.is_grad_enabled(),
+        "PyTorch's number of threads": torch.get_num_threads(),
+        "PyTorch's deterministic mode": torch.are_deterministic_algorithms_enabled(),
+        "PyTorch's precision of products": torch.get_float32_matmul_precision(),
+        "PyTorch's generator": torch.get_rng_state().tolist(),
+    }
+
+
+@contextmanager
+def usual_settings() -> Iterator[None]:
+    """Give PyTorch its usual settings within the block, and generators that nobody has seeded."""
+    with seeded(0):
+        scramble()
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(torch.float32)
+            torch.set_grad_enabled(True)
+
+
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of a module at one moment."""
+    """The state of a module at one moment, and the settings of PyTorch."""
 
     tensors: dict[str, Tensor]
     training: dict[str, bool]
+    settings: dict[str, object]
 
     def difference(self, module: nn.Module) -> list[str]:
         """Return the names of what has changed in the module since."""
@@ -42,6 +71,7 @@ class Snapshot:
         names = sorted(self.tensors.keys() | now.tensors.keys())
         changed = [n for n in names if not _equal(self.tensors.get(n), now.tensors.get(n))]
         flags = [n for n in now.training if self.training.get(n) != now.training[n]]
+        changed += [name for name, value in now.settings.items() if self.settings[name] != value]
         return changed + [f"the training flag of {n or 'the module itself'}" for n in flags]
 
 
@@ -51,6 +81,7 @@ def snapshot(module: nn.Module) -> Snapshot:
     return Snapshot(
         {name: tensor.detach().clone() for name, tensor in tensors.items()},
         {name: part.training for name, part in module.named_modules()},
+        _settings(),
     )
 
 

@@ -18,7 +18,7 @@ from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.testing._meta import fault_on_meta
 from fsframework.testing._random import seeded
 from fsframework.testing._suite import ConformanceError, Make, Suite, require
-from fsframework.testing._tensors import require_close, snapshot
+from fsframework.testing._tensors import require_close, snapshot, usual_settings
 
 suite = Suite(Backbone)
 
@@ -167,7 +167,11 @@ def check_other_sizes(make: Make) -> None:
     size = backbone.preprocessing.size
     larger = size * 3 // 2
     for images in (_images(larger), _images(size, larger)):
-        _require_maps(_maps(backbone, images), tuple(images.shape))
+        maps = _maps(backbone, images)
+        _require_maps(maps, tuple(images.shape))
+        images[..., size:] = 0
+        blind = torch.equal(_maps(backbone, images), maps)
+        require(not blind, "the right part of a larger image makes no difference")
 
 
 @suite.check(after=[check_maps])
@@ -232,12 +236,12 @@ def check_no_memory(make: Make) -> None:
 
 @suite.check(after=[check_maps])
 def check_state_unchanged(make: Make) -> None:
-    """In evaluation mode no parameter, buffer or training flag changes."""
+    """In evaluation mode no parameter, buffer, training flag or setting of PyTorch changes."""
     backbone = _made(make)
-    before = snapshot(backbone)
-    with torch.no_grad():
+    with usual_settings(), torch.no_grad():
+        before = snapshot(backbone)
         backbone(_images(backbone.preprocessing.size))
-    changed = before.difference(backbone)
+        changed = before.difference(backbone)
     require(not changed, f"a forward pass in evaluation mode changes {', '.join(changed)}")
 
 

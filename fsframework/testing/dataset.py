@@ -143,6 +143,12 @@ def check_images_kept(make: Make) -> None:
     """An image stays as it is, whatever else is read and whatever its reader does to it."""
     dataset = make()
     indices = [int(index) for index in _sample(dataset)]
+    other = make()
+    for index in indices[::-1]:
+        other.image(index)
+    for index in indices:
+        same = np.array_equal(other.image(index), make().image(index))
+        require(same, f"image {index} depends on which was read first")
     for read in (dataset.image, lambda index: dataset.images([index], _SIZE)):
         kept = [read(index) for index in indices]
         copies = [image.copy() for image in kept]

@@ -19,7 +19,7 @@ from fsframework.testing._suite import (
     require,
     variants,
 )
-from fsframework.testing._words import require_same_words, require_words
+from fsframework.testing._words import require_one_spelling, require_same_words, require_words
 from fsframework.testing.toys import toy_images, toy_records
 from fsframework.values import ImageRecord
 
@@ -60,9 +60,11 @@ def check_one_set_an_image(make: Make) -> None:
 
 @suite.check(after=[check_one_set_an_image])
 def check_words(make: Make) -> None:
-    """Words are non-empty strings without surrounding spaces."""
+    """Words are non-empty strings without surrounding spaces, in one spelling."""
     detector = make()
-    require_words(detector.detect(_toys(detector)))
+    found = detector.detect(_toys(detector, _MANY))
+    require_words(found)
+    require_one_spelling(found)
 
 
 @suite.check(after=[check_words])
@@ -121,6 +123,16 @@ def check_images_independent(make: Make) -> None:
 
 
 @suite.check(after=[check_one_set_an_image])
+def check_memory_order(make: Make) -> None:
+    """How an image lies in memory does not matter."""
+    detector = make()
+    if detector.consumes == "records":
+        raise NotApplicable("it does not read pixels")
+    found = detector.detect([np.asfortranarray(image) for image in toy_images()])
+    require(found == make().detect(toy_images()), "the same pixels give other words")
+
+
+@suite.check(after=[check_one_set_an_image])
 def check_no_memory(make: Make) -> None:
     """The words do not depend on earlier calls."""
     detector = make()
@@ -176,7 +188,10 @@ def check_captions(make: Make) -> None:
     )
 
 
-_TEXTS = ("a photo of a dog", "grass", "a photo of a dog on the grass")
+_TEXTS = (
+    *("a photo of a dog", "grass", "a photo of a dog on the grass"),
+    *(f"a photo of {number} birds" for number in range(2, 39)),
+)
 _OFF = 1e-3
 
 

@@ -26,7 +26,7 @@ from fsframework.interfaces.views import ViewMaker, Views
 from fsframework.testing._meta import fault_on_meta
 from fsframework.testing._random import seeded
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
-from fsframework.testing._tensors import require_close, snapshot
+from fsframework.testing._tensors import require_close, snapshot, usual_settings
 
 __all__ = ["ITEM_SHAPES", "Episode", "ToyBackbone", "built", "suite", "toy_episode"]
 
@@ -283,10 +283,22 @@ def check_way_order(make: Make) -> None:
         raise NotApplicable(f"its weights are for {method.n_way} ways in a fixed order")
     support, query = _embedded(method, _episode(method, shot=5, n=_QUERIES))
     order = [3, 0, 4, 2, 1]
+    wide = _embedded(method, _episode(method, way=_N_BASE, tasks=1, n=_N_BASE))
+    require_close(
+        _answer(method, wide[0].flip(1), wide[1]),
+        _answer(method, *wide).flip(2),
+        f"of {_N_BASE} ways, permuting them does not permute the scores",
+    )
     require_close(
         _answer(method, support[:, order], query),
         _answer(method, support, query)[:, :, order],
         "permuting the ways does not permute the scores",
+    )
+    alike = _answer(method, support[:, :1].expand_as(support), query)
+    apart = (alike.amax(dim=2) - alike.amin(dim=2)).max()
+    require(
+        apart <= 1e-5 * max(1.0, alike.abs().max().item()),
+        f"ways with the same support get other scores, by {apart:.2g}: ties go to some ways",
     )
 
 
@@ -352,36 +364,46 @@ def check_tasks_independent(make: Make) -> None:
     tasks, n = _TASKS["maps" if method.embeds_images else method.consumes]
     support, query = _embedded(method, _episode(method, tasks=tasks, n=n))
     together = _answer(method, support, query)
-    for part in (*(slice(i, i + 1) for i in (0, 1, tasks - 1)), slice(1, 3)):
+    for i in (0, 1, tasks - 1):
         require_close(
-            _answer(method, support[part], query[part]),
-            together[part],
+            _answer(method, support[i : i + 1], query[i : i + 1]),
+            together[i : i + 1],
             f"tasks get other scores than among {tasks}",
         )
+    backwards = _answer(method, support.flip(0), query.flip(0)).flip(0)
+    require_close(backwards, together, "in reverse order, tasks get other scores")
 
 
-@suite.check(after=[check_scores])
+@suite.check(after=[check_scores, check_other_shapes])
 def check_no_memory(make: Make) -> None:
     """Scores do not depend on earlier tasks: of A, B and A, both A get the same scores."""
     method = built(make)
-    first, second = (_episode(method, seed=seed) for seed in (0, 1))
+    first, second = _episode(method, shot=1, n=7), _episode(method, seed=1)
     a, b = _embedded(method, first), _embedded(method, second)
+    with torch.no_grad():
+        alone = copy.deepcopy(method).embed(second.query[0][:7].clone())
     expected = _answer(method, *b)
     before = _score(method, *(part.clone() for part in a))
     between = _score(method, *(part.clone() for part in b))
     again = _score(method, *(part.clone() for part in a))
+    with torch.no_grad():
+        items = [part.query[0][:7] for part in (first, second)]
+        embedded = [method.embed(item.clone()) for item in (*items, items[0])]
+    require_close(embedded[2], embedded[0], "the same items are embedded differently later")
+    require_close(embedded[1], alone, "items are embedded differently after others")
     require_close(between, expected, "scores after other tasks differ from those of a new method")
     require_close(again, before, "the same tasks get different scores the second time")
 
 
 @suite.check(after=[check_scores])
 def check_state_unchanged(make: Make) -> None:
-    """Scoring changes no parameter, buffer or training flag."""
+    """Scoring changes no parameter, buffer, training flag or setting of PyTorch."""
     method = built(make)
     support, query = _embedded(method, _episode(method))
-    before = snapshot(method)
-    _score(method, support, query)
-    changed = before.difference(method)
+    with usual_settings():
+        before = snapshot(method)
+        _score(method, support, query)
+        changed = before.difference(method)
     require(not changed, f"scoring changes {', '.join(changed)}")
 
 
@@ -439,8 +461,11 @@ def check_loss(make: Make) -> None:
     items, batch = _batch(method, seed=0, requires_grad=True)
     if batch.views is not None:
         batch.views.requires_grad_()
+    weights = {name: p.detach().clone() for name, p in method.named_parameters()}
     with seeded(0):
         loss = method.loss(batch)
+    moved = [n for n, p in method.named_parameters() if n in weights and (p != weights[n]).any()]
+    require(not moved, f"loss itself changes the weights {', '.join(moved[:3])}")
     require(
         isinstance(loss, Tensor) and loss.ndim == 0,
         f"loss must be a scalar tensor, not {getattr(loss, 'shape', type(loss))}",
@@ -605,19 +630,24 @@ def check_loss_labels(make: Make) -> None:
         raise NotApplicable("it does not learn from labels")
     _, batch = _batch(method, seed=0, noise=0.2, gentle=True)
     labels = ("query_labels", "support_classes", "query_classes", "classes")
-    moved = {
-        name: tensor.roll(1, dims=-1)
-        for name in labels
-        if (tensor := getattr(batch, name)) is not None
-    }
+    given = {name: getattr(batch, name) for name in labels if getattr(batch, name) is not None}
+    moved = {name: tensor.roll(1, dims=-1) for name, tensor in given.items()}
+    # Of the last task, or of the last item.
+    last = {name: torch.cat([given[name][:-1], _others(given[name][-1:])]) for name in given}
     losses = []
-    for given in (batch, dataclasses.replace(batch, **moved)):
+    for fields in ({}, moved, last):
         with seeded(0):
-            losses.append(copy.deepcopy(method).loss(given).item())
-    right, wrong = losses
+            changed = dataclasses.replace(batch, **fields)
+            losses.append(copy.deepcopy(method).loss(changed).item())
+    right, wrong, wrong_last = losses
     require(right != wrong, "loss is the same with the labels of other images")
+    require(right != wrong_last, "the labels of the last task, or item, do not change the loss")
     if method.learns_from == "episodes" and _toy_accuracy(method.eval()) >= _SOLVED:
         require(right < wrong, f"loss is {right:.3g} with the labels, {wrong:.3g} with wrong ones")
+
+
+def _others(labels: Tensor) -> Tensor:
+    return labels.roll(1, dims=-1) if labels.ndim > 1 else (labels + 1) % _N_BASE
 
 
 @suite.check(after=[check_loss, check_same_weights])
@@ -647,6 +677,14 @@ def check_state_saved(make: Make) -> None:
             _step(method, seed),
             f"with the same state dict, the loss of step {seed + 1} differs",
         )
+    untrained, episode = built(make, 1), _episode(method)
+    untrained.load_state_dict(copy.deepcopy(method.state_dict()))
+    items = _embedded(untrained, episode)
+    require_close(
+        _answer(untrained, *items),
+        _answer(method.eval(), *_embedded(method.eval(), episode)),
+        "with the state dict of a trained method, another one gives other scores",
+    )
 
 
 def _step(method: FewShotMethod, seed: int) -> Tensor:

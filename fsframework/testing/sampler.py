@@ -38,6 +38,8 @@ suite = Suite(TaskSampler)
 # A sampler that uses up its pool yields at least five tasks from it.
 _TASKS = 4
 _MANY = 1000
+_OFF_MIDDLE = 0.06
+_SIGMAS = 6
 _PATIENCE = 20.0
 _KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -109,8 +111,47 @@ def _answers(make: Make) -> dict[str, str]:
 @suite.check(after=[check_images_distinct])
 def check_seed_matters(make: Make) -> None:
     """Another seed gives different tasks."""
-    same = _draw(make(), seed=0).digest == _draw(make(), seed=1).digest
-    require(not same, "seeds 0 and 1 give the same tasks")
+    drawn = {seed: _draw(make(), seed=seed).digest for seed in (0, 1, 256, 2**16, 2**31)}
+    for seed, digest in drawn.items():
+        same = seed and digest == drawn[0]
+        require(not same, f"seeds 0 and {seed} give the same tasks")
+    if make().independent:
+        first, second = ({one.tobytes() for one in _draw(make(), 100, s).images} for s in (0, 1))
+        require(not first & second, "seeds 0 and 1 have tasks in common")
+        require(len(first) == 100, f"only {len(first)} of 100 tasks are different")
+
+
+@suite.check(after=[check_images_distinct])
+def check_images_spread(make: Make) -> None:
+    """Over many tasks every class occurs, and images from the whole of it; uniform, equally often.
+
+    The words and contexts of the pool do not depend on the places of images in their class.
+    """
+    sampler = make()
+    if not sampler.independent:
+        raise NotApplicable("its tasks are not drawn independently")
+    pool = toy_pool(*_pool_size(sampler))
+    tasks = sampler.draw(pool, _MANY, 0)
+    counts = np.bincount(tasks.classes.ravel(), minlength=len(pool.class_names))
+    require(counts.all(), f"{pool.class_names[counts.argmin()]!r} is in none of {_MANY} tasks")
+    for name, images in (("support", tasks.support), ("queries", tasks.query)):
+        place = np.mean(images % pool.class_sizes[0]) / (pool.class_sizes[0] - 1)
+        require(
+            abs(place - 0.5) < _OFF_MIDDLE,
+            f"images of the {name} have the mean place {place:.2f} in their class, not 0.5",
+        )
+    if sampler.uniform:
+        for what, drawn, n in (
+            ("classes", counts, len(pool.class_names)),
+            ("images", np.bincount(tasks.images.ravel(), minlength=len(pool)), len(pool)),
+        ):
+            expected = drawn.sum() / n
+            apart = float(np.abs(drawn - expected).max() / np.sqrt(expected))
+            require(
+                apart < _SIGMAS,
+                f"uniform is True, but of {n} {what} one is drawn {apart:.0f} deviations too often "
+                "or too seldom",
+            )
 
 
 @suite.check(after=[check_images_distinct])
@@ -214,7 +255,8 @@ def check_control(make: Make) -> None:
     other = {name: getattr(control.sampler, name) for name in shape}
     require(shape == other, f"the control's tasks have {other}, its own {shape}")
     try:
-        theirs, own = _draw(control.sampler), _draw(sampler)
+        number = _MANY if sampler.independent else _TASKS
+        theirs, own = _draw(control.sampler, number), _draw(sampler, number)
     except FsfError as error:
         raise ConformanceError(f"both arms must be drawn from the same pool: {error}") from None
     if control.paired:
@@ -270,6 +312,21 @@ def check_record(make: Make) -> None:
         path = Path(folder) / "tasks.safetensors"
         tasks.save(path)
         _require_equal(TaskSet.load(path), tasks, "the tasks differ after saving and loading")
+
+
+@suite.check(after=[check_images_distinct])
+def check_attributes(make: Make) -> None:
+    """A word that is tied to a way is one of its images' words, unless the way is relaxed."""
+    sampler = make()
+    tasks, table = _draw(sampler), toy_pool(*_pool_size(sampler)).attributes
+    assert table is not None
+    for task, way in np.argwhere((tasks.attribute >= 0) & ~tasks.relaxed):
+        images = np.concatenate([tasks.support[task, way], tasks.query[task, way]])
+        place = table.words.index(tasks.words[tasks.attribute[task, way]])
+        require(
+            table.rows(images)[:, place].any(),
+            f"way {way} of task {task} is tied to {table.words[place]!r}, which no image of it has",
+        )
 
 
 @suite.check(after=[check_record, check_options_stored])

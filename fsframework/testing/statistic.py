@@ -87,6 +87,9 @@ def check_own_interval(make: Make) -> None:
     mean, (least, most) = float(statistic.per_task(outcomes).mean()), statistic.bounds
     inside = least <= wide[0] <= narrow[0] <= mean <= narrow[1] <= wide[1] <= most
     require(inside, f"mean {mean}, bounds {least}..{most}: 50 % {narrow}, 95 % {wide}")
+    widest = np.array(statistic.interval(outcomes, 0.99), dtype=float)
+    grows = widest[0] < wide[0] or widest[1] > wide[1] or tuple(wide) == (least, most)
+    require(grows, f"the intervals of 95 % and 99 % are equal, {wide}")
 
 
 @suite.check(after=[check_one_number_a_task])

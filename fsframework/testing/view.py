@@ -130,11 +130,14 @@ def check_drawn_per_image(make: Make) -> None:
     parts = [t for t in _tensors(found) if t.is_floating_point()]
     alike = all(bool((t == t[:1]).all()) for t in parts)
     require(not alike, "equal images get equal views; draw for each image on its own")
+    if make().n_views > 1 and make().n_kinds == 1:
+        repeated = (found.images == found.images[:, :1]).flatten(1).all(dim=1).any()
+        require(not repeated, "all views of an image are equal; draw for each view on its own")
 
 
-@suite.check(after=[check_repeatable])
+@suite.check(after=[check_random, check_repeatable])
 def check_images_independent(make: Make) -> None:
-    """The views of an image do not depend on the other images."""
+    """The views of an image do not depend on the other images, or on their order."""
     images, others = _images(_MANY), _images(_MANY, seed=1)
     mixed = torch.cat([images[:1], others[1:]])
     first, second = _made(make, images), _made(make, mixed)
@@ -142,6 +145,9 @@ def check_images_independent(make: Make) -> None:
         ("images", "applied", "small"), _tensors(first), _tensors(second), strict=False
     ):
         require(torch.equal(left[0], right[0]), f"other images change an image's {name}")
+    if not make().random:
+        backwards = _made(make, images.flip(0)).images.flip(0)
+        require(torch.equal(backwards, first.images), "in reverse order, images have other views")
 
 
 @suite.check(after=[check_views])

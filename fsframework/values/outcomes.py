@@ -47,7 +47,8 @@ class Outcomes:
         query_batch: which queries the method saw together.
 
     Raises:
-        DataError: the shape is wrong or a prediction is not a way of the task.
+        DataError: the shape is wrong, a prediction is not a way of the task, or the number of
+            images is negative.
 
     >>> outcomes = Outcomes(np.array([[[0, 1], [1, 1]]]), "digest", 6, False)
     >>> outcomes.class_accuracy.tolist()
@@ -66,6 +67,7 @@ class Outcomes:
         way = array.shape[1]
         if array.size and not (array.min() >= 0 and array.max() < way):
             raise DataError(f"predictions must be in 0..{way - 1}")
+        _check_images(self.n_images)
 
     @classmethod
     def of(cls, tasks: TaskSet, predictions: IntArray, query_batch: QueryBatch = "task") -> Self:
@@ -109,8 +111,21 @@ class Outcomes:
 
     @property
     def digest(self) -> str:
-        """Digest of the tasks and of every answer."""
-        return digest_of("outcomes", self.task_digest, self.predictions)
+        """Digest of everything that a file of them holds."""
+        return digest_of("outcomes", str(self._header()), self.predictions)
+
+    def _header(self) -> dict[str, Any]:
+        """Return the header of a file of outcomes."""
+        _, way, n_query = self.predictions.shape
+        return {
+            "what": "outcomes",
+            "n_way": way,
+            "n_query": n_query,
+            "task_digest": self.task_digest,
+            "n_images": self.n_images,
+            "reuses_images": self.reuses_images,
+            "query_batch": self.query_batch,
+        }
 
     def save(self, path: str | Path) -> None:
         """Write Parquet: one row per task and way, with its queries' predictions as a list."""
@@ -125,16 +140,7 @@ class Outcomes:
                 pa.array(offsets), pa.array(self.predictions.reshape(-1))
             ),
         }
-        header = {
-            "what": "outcomes",
-            "n_way": way,
-            "n_query": n_query,
-            "task_digest": self.task_digest,
-            "n_images": self.n_images,
-            "reuses_images": self.reuses_images,
-            "query_batch": self.query_batch,
-        }
-        write_parquet(Path(path), columns, header)
+        write_parquet(Path(path), columns, self._header())
 
     @staticmethod
     def load(path: str | Path) -> Outcomes:
@@ -152,6 +158,11 @@ class Outcomes:
             return Outcomes(_predictions(table, header), *known, header.get("query_batch", "task"))
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
+
+
+def _check_images(n_images: int) -> None:
+    if n_images < 0:
+        raise DataError(f"the number of images must be at least 0, not {n_images}")
 
 
 class _Header(TypedDict):
@@ -207,7 +218,8 @@ class AccuracyOutcomes(Outcomes):
         reuses_images: whether two tasks share an image.
 
     Raises:
-        DataError: the array is not one-dimensional, or a value is not in 0..1.
+        DataError: the array is not one-dimensional, a value is not in 0..1, or the number of
+            images is negative.
 
     >>> AccuracyOutcomes([0.5, 1.0], "digest", 0, False).task_accuracy.tolist()
     [0.5, 1.0]
@@ -222,6 +234,7 @@ class AccuracyOutcomes(Outcomes):
             raise DataError(
                 f"accuracies must be in 0..1; that of task {wrong[0]} is {values[wrong[0]]}"
             )
+        _check_images(n_images)
         fields = (values, task_digest, n_images, reuses_images, "task")
         names = ("_accuracy", "task_digest", "n_images", "reuses_images", "query_batch")
         for name, value in zip(names, fields, strict=True):
@@ -262,12 +275,15 @@ class AccuracyOutcomes(Outcomes):
         """Raises ``DataError``; see ``predictions``."""
         return np.asarray(self.predictions, np.float64)
 
+    @property
+    def digest(self) -> str:
+        """Digest of everything that a file of them holds."""
+        return digest_of("outcomes", str(self._header()), self.task_accuracy)
+
+    def _header(self) -> dict[str, Any]:
+        known = ("task_digest", "n_images", "reuses_images")
+        return {"what": _ACCURACIES, **{name: getattr(self, name) for name in known}}
+
     def save(self, path: str | Path) -> None:
         """Write Parquet: one row per task."""
-        header = {
-            "what": _ACCURACIES,
-            "task_digest": self.task_digest,
-            "n_images": self.n_images,
-            "reuses_images": self.reuses_images,
-        }
-        write_parquet(Path(path), {"accuracy": self.task_accuracy}, header)
+        write_parquet(Path(path), {"accuracy": self.task_accuracy}, self._header())

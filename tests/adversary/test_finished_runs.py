@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from fsframework.records import RunRecord
@@ -78,20 +81,79 @@ def test_files_of_another_run_are_not_taken_for_its_own(world: World) -> None:
         assert not world.numbers_differ(told)
 
 
-def test_answers_that_were_changed_are_noticed_by_every_reader(world: World) -> None:
-    file = world.run / "outcomes-biased.parquet"
+def change_an_answer(file: Path) -> None:
     found = Outcomes.load(file)
     predictions = found.predictions.copy()
     predictions[0, 0, 0] = (predictions[0, 0, 0] + 1) % found.n_way
-    Outcomes(
-        predictions, found.task_digest, found.n_images, found.reuses_images, found.query_batch
-    ).save(file)
+    dataclasses.replace(found, predictions=predictions).save(file)
+
+
+def change_the_header(file: Path, **fields: Any) -> None:
+    table = pq.read_table(file)
+    header = json.loads(table.schema.metadata[b"fsframework"])
+    raw = json.dumps({**header, **fields}).encode()
+    pq.write_table(table.replace_schema_metadata({b"fsframework": raw}), file)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_an_answer,
+        *(
+            functools.partial(change_the_header, **fields)
+            for fields in (
+                {"n_images": -1},
+                {"n_images": 7},
+                {"reuses_images": False},
+                {"query_batch": "class"},
+            )
+        ),
+    ],
+)
+def test_outcomes_that_were_changed_are_noticed_by_every_reader(
+    world: World, change: Callable[[Path], None]
+) -> None:
+    file = world.run / "outcomes-biased.parquet"
+    change(file)
     told = world.tell("compare", world.run.name, world.run.name)
     assert (told.code, told.faults()) == (2, [])
-    assert told.err.endswith(
-        "its outcomes are not those that the run wrote; run the command that made it again\n"
-    )
+    assert str(file) in told.err
+    assert told.err.endswith("; run the command that made it again\n")
     assert not world.numbers_differ(world.tell("run", *QUICK))
+
+
+@pytest.mark.parametrize(
+    "change", [{"value": 0.99}, {"value": 1e308, "low": -1e308, "high": 1e308}, {"scope": "open"}]
+)
+def test_estimates_that_were_changed_are_believed_by_no_reader(
+    world: World, change: dict[str, Any]
+) -> None:
+    file, named = world.run / "run.json", world.run.name
+    raw = json.loads(file.read_text())
+    raw["estimates"]["wacc-gap"] |= change
+    file.write_text(json.dumps(raw))
+    for command in (("runs", "show", named), ("compare", named, named), ("table", named)):
+        told = world.tell(*command)
+        assert (told.code, told.faults()) == (2, []), command
+        assert str(file) in told.err
+    told = world.tell("run", *QUICK)
+    assert "; it is made anew" in told.err
+    assert (told.code, told.faults(), world.numbers_differ(told)) == (0, [], False)
+
+
+def test_changed_accuracies_of_an_import_are_believed_by_no_reader(world: World) -> None:
+    here = world.folder / "here"
+    for name in ("a", "b"):
+        (here / f"{name}.csv").write_text("accuracy\n0.5\n0.75\n1.0\n")
+        told = world.tell("import", "accuracies", f"{name}.csv", "--task-set", "x")
+        assert told.code == 0, told.err
+    file, other = world.folder.glob("runs/*/outcomes-tasks.parquet")
+    table = pq.read_table(file)
+    pq.write_table(table.set_column(0, "accuracy", [[1.0, 1.0, 1.0]]), file)
+    for command in (("compare", file.parent, other.parent), ("table", file.parent)):
+        told = world.tell(*command)
+        assert (told.code, told.faults()) == (2, []), command
+        assert str(file) in told.err
 
 
 def test_damaged_weights_are_not_used_by_another_run(world: World) -> None:

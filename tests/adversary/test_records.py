@@ -34,13 +34,17 @@ def _damaged(raw: Any, path: tuple[str, ...], value: Any) -> Any:
 
 
 def _attack(world: World, first_of: int, step: int) -> list[str]:
-    """Damage every ``step``-th value in every way; return what went wrong."""
+    """Change every ``step``-th value in every way; return what went wrong.
+
+    No command may believe a changed record.
+    """
     file = world.run / "run.json"
     raw = json.loads(file.read_text())
     attacks = [(p, v) for p in _paths(raw) for v in (..., *_WRONG)]
     faults = []
     for path, value in attacks[first_of::step]:
-        file.write_text(json.dumps(_damaged(raw, path, value)))
+        damaged = _damaged(raw, path, value)
+        file.write_text(json.dumps(damaged))
         for command in (
             ("runs", "list"),
             ("runs", "show", world.run.name),
@@ -49,6 +53,7 @@ def _attack(world: World, first_of: int, step: int) -> list[str]:
             told = world.tell(*command)
             listed = command[1] == "list"
             wrong = told.faults() + ["the list ends"] * (listed and told.code != 0)
+            wrong += ["is believed"] * (not listed and told.code != 2 and damaged != raw)
             faults += [f"{'.'.join(path)} = {value!r}: {' '.join(command)}: {f}" for f in wrong]
     file.write_text(json.dumps(raw))
     return faults
@@ -73,7 +78,7 @@ _NO_RECORDS = {
     "text": '"text"',
     "zeros": "\x00" * 100,
     "object": "{}",
-    "bare": '{"schema_version": 2}',
+    "bare": '{"schema_version": 3}',
     "deep list": "[" * 100_000,
     "deep object": '{"a":' * 50_000,
     "newer": '{"schema_version": 99}',

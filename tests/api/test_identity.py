@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import types
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ import fsframework as fsf
 from fsframework.components.resolution import differing
 from fsframework.engine.stages import Stage
 from fsframework.errors import PluginError
-from fsframework.interfaces import FewShotMethod
+from fsframework.interfaces import AttributeDetector, FewShotMethod
+from fsframework.values import ImageRecord
 
 PACKAGE = {
     "__init__.py": """
@@ -34,7 +36,8 @@ PACKAGE = {
             return getattr(import_module("fsf_mine._lazy"), name)
     """,
     "_base.py": """
-        from fsframework.interfaces import FewShotMethod
+        from fsframework.interfaces import AttributeDetector, FewShotMethod
+from fsframework.values import ImageRecord
 
         class Base(FewShotMethod):
             learns_from = "nothing"
@@ -117,7 +120,8 @@ def test_a_run_is_reused_unless_code_that_it_imports_has_changed(package: Path) 
 NEAREST = """
 import torch
 from fsframework.errors import PluginError
-from fsframework.interfaces import FewShotMethod
+from fsframework.interfaces import AttributeDetector, FewShotMethod
+from fsframework.values import ImageRecord
 
 class {name}(FewShotMethod):
     learns_from = "nothing"
@@ -319,6 +323,40 @@ def test_modules_imported_by_computed_names_count_with_the_whole_package(package
     assert not run().reused
     (package / "_unrelated.py").write_text("VALUE = 2")
     assert not run().reused
+
+
+class Plain(AttributeDetector):
+    """Words of the data set's own."""
+
+    consumes = "records"
+
+    def __init__(self, more: str = "") -> None:
+        self.more = more
+
+    def detect(self, images: Sequence[ImageRecord]) -> list[frozenset[str]]:
+        more = {self.more} - {""}
+        return [frozenset(one.metadata["words"].split(";")) | more for one in images]
+
+
+class Other(Plain):
+    """The same words by another name."""
+
+
+def test_runs_of_equal_tasks_name_the_detector_and_the_words_that_they_were_given() -> None:
+    common: dict[str, Any] = {
+        "dataset": {"name": "planted", "n_per_class": 10, "size": 16},
+        "sampler": "fewstab", "way": 3, "shot": 1, "queries": 2, "tasks": 4, "progress": False,
+        "method": "ncc", "training": {"epochs": 0},
+    }  # fmt: skip
+    made = {}
+    for detector in (Plain(), Other(), Plain("everywhere"), Plain()):
+        run = fsf.run(detector=detector, **common)
+        made[run.name] = run
+        component = run.record.components["detector"]
+        assert component.name == ("other" if type(detector) is Other else "plain")
+        assert component.options["more"] == detector.more
+    assert len({run.tasks["biased"].digest for run in made.values()}) == 1
+    assert (len(made), run.reused) == (3, True)
 
 
 def test_a_new_option_with_its_default_changes_no_identity() -> None:

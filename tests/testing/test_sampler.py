@@ -218,6 +218,21 @@ class Anonymous(Uniform):
         return super().collected(pool, tasks, 0)
 
 
+class Thrifty(Uniform):
+    """Leaves the last images of each class out."""
+
+    def images(self, pool, label, rng):
+        return rng.choice(pool.members(label)[:20], self.n_shot + self.n_query, replace=False)
+
+
+class Mistied(Wordy):
+    """Ties every way to a word that its images need not have."""
+
+    def draw(self, pool, n_tasks, seed):
+        tasks = super().draw(pool, n_tasks, seed)
+        return tasks.with_attributes(pool.attributes, np.zeros(tasks.classes.shape, int))
+
+
 class Forgetful(Uniform):
     """Does not record an option on which its tasks depend."""
 
@@ -254,6 +269,7 @@ BROKEN = {
     "check_classes_pure": Impure,
     "check_fresh_process": Hashing,
     "check_seed_matters": Seedless,
+    "check_images_spread": Thrifty,
     "check_no_memory": Continuing,
     "check_prefix": Counting,
     "check_no_number": Endless,
@@ -261,6 +277,7 @@ BROKEN = {
     "check_control": Unpaired,
     "check_needs_declared": Undeclared,
     "check_record": Anonymous,
+    "check_attributes": Mistied,
     "check_options_recorded": Forgetful,
     "check_pool_unchanged": Destructive,
     "check_global_randomness": Seeding,

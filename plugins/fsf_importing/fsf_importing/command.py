@@ -27,10 +27,9 @@ class _Importers(CommandGroup):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands and of the installed importers."""
-        from fsframework.api.plugins import plugins
+        from fsframework.api.components import Registry
 
-        importers = [plugin.name for plugin in plugins("importer")]
-        return sorted({*super().list_commands(ctx), *importers})
+        return sorted({*super().list_commands(ctx), *Registry().names("importer")})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, or the one that reads checkpoints with an importer of this name."""

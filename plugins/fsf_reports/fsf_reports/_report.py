@@ -219,7 +219,7 @@ def _runs_of(one: Reportable, runs_dir: Path) -> Iterable[Run]:
     if isinstance(one, Run):
         return one.runs
     path = Path(one)
-    if path.is_dir() and not (path / "run.json").exists():
+    if str(one) and path.is_dir() and not (path / "run.json").exists():
         found = runs(path)
         if not found and not found.broken:
             raise RecordError(f"{path}: holds no runs")

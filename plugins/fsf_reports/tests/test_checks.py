@@ -95,7 +95,7 @@ class MarkBlind(Drawing):
             [(series.name, [point.y for point in series.points]) for series in panel.series]
             for panel in figure.panels
         ]
-        return [figure.title, figure.x_axis, figure.y_axis, repr(panels)]
+        return [figure.title, figure.x_axis, figure.y_axis, figure.notes, repr(panels)]
 
 
 class NumberedDrawings(Drawing):

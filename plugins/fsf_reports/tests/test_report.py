@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 import shutil
@@ -98,8 +99,7 @@ def test_unfinished_and_different_runs_are_kept_apart(
 ) -> None:
     folder = shutil.copytree(small_runs, tmp_path / "runs")
     (folder / "begun").mkdir()
-    text = (methods["ncc"].folder / "run.json").read_text().replace('"finished"', '"unfinished"')
-    (folder / "begun" / "run.json").write_text(text)
+    dataclasses.replace(methods["ncc"].record, status="unfinished").save(folder / "begun")
     made = fsf_reports.report(folder, progress=False)
     labels = [run.label for run in made.page.runs]
     assert labels[0] == "begun"

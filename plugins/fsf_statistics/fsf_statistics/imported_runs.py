@@ -54,6 +54,7 @@ def save_accuracies(session: Session, read: TaskAccuracies, given: Mapping[str, 
         arms={
             ARM: ArmRecord(digest=outcomes.task_digest, n_tasks=len(outcomes), name=read.task_set)
         },
+        digests={f"outcomes-{ARM}": outcomes.digest},
         imported=ImportedRecord(source=str(read.source.resolve()), method=read.method),
         notes=(
             f"the name of the tasks ({read.task_set!r}) and the scope of the interval "

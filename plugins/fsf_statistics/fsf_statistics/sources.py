@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies
 from fsframework.api.results import results_of
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.statistics.results import MethodResult, joined_over_seeds
 from fsframework.values import AccuracyOutcomes
 
@@ -75,9 +75,11 @@ def _holds_runs(folder: Path) -> bool:
 
 def _labelled(source: str) -> tuple[str | None, Path]:
     label, equals, rest = source.partition("=")
-    if equals and label and "/" not in label and not Path(source).exists():
-        return label, Path(rest)
-    return None, Path(source)
+    if not (equals and label and "/" not in label) or Path(source).exists():
+        label, rest = "", source
+    if not rest.strip():
+        raise RecordError(f"{source!r}: names no run, folder or file")
+    return label or None, Path(rest)
 
 
 def _of_accuracies(read: TaskAccuracies) -> MethodResult:

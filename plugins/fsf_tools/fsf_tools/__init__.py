@@ -11,15 +11,19 @@ if TYPE_CHECKING:
     from fsf_tools.data.catalogue import datasets
     from fsf_tools.data.embedding import embed_images
     from fsf_tools.data.packing import pack_images
+    from fsf_tools.installed import check_plugins, describe_plugin, installed_plugins
     from fsf_tools.task_lines import export_jsonl
 
 __all__ = [
     "add_dataset",
     "cache_size",
+    "check_plugins",
     "clean_cache",
     "datasets",
+    "describe_plugin",
     "embed_images",
     "export_jsonl",
+    "installed_plugins",
     "pack_images",
     "remove_dataset",
 ]
@@ -29,10 +33,13 @@ __version__ = "0.1.0"
 _HOME = {
     "add_dataset": "data.adding",
     "cache_size": "cached",
+    "check_plugins": "installed",
     "clean_cache": "cached",
     "datasets": "data.catalogue",
+    "describe_plugin": "installed",
     "embed_images": "data.embedding",
     "export_jsonl": "task_lines",
+    "installed_plugins": "installed",
     "pack_images": "data.packing",
     "remove_dataset": "data.adding",
 }

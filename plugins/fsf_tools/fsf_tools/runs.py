@@ -191,7 +191,8 @@ def remove(run_list: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
 
     folders = list(dict.fromkeys(run_folder(run, runs_dir) for run in run_list))
     for folder in folders:
-        click.echo(f"{folder}: {sum(f.is_file() for f in folder.rglob('*'))} files")
+        held = f"{sum(f.is_file() for f in folder.rglob('*'))} files"
+        click.echo(f"{folder}: {'a link' if folder.is_symlink() else held}")
     if not yes:
         click.confirm(f"Remove {'this run' if len(folders) == 1 else 'these runs'}?", abort=True)
     for folder in folders:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+import fsframework
+from fsframework.errors import RecordError
 from tests.conftest import Fsf
 
 RUN = (
@@ -75,3 +78,36 @@ def test_damaged_runs_go_too(fsf: Fsf, tmp_path: Path, monkeypatch: pytest.Monke
     gone = fsf("runs", "remove", "c-zero", "--yes")
     assert gone.returncode == 2
     assert "no run 'c-zero'" in gone.stderr
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_that_of_no_run(
+    fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    runs = tmp_path / "runs"
+    for other in ("a-ten", "c-zero"):
+        shutil.rmtree(runs / other)
+    for command in (
+        *(("runs", "remove", name, "--yes"), ("runs", "show", name), ("compare", name, name)),
+        *(("report", name), ("table", name), ("run", "--model", name), ("curve", name)),
+    ):
+        done = fsf(*command)
+        assert done.returncode == 2, command
+    monkeypatch.chdir(runs)
+    with pytest.raises(RecordError):
+        fsframework.compare([name, name])
+    assert names(fsf) == ["b-two"]
+
+
+@pytest.mark.usefixtures("three")
+def test_of_a_run_that_is_a_link_the_link_is_removed(fsf: Fsf, tmp_path: Path) -> None:
+    target, link = tmp_path / "elsewhere", tmp_path / "runs" / "c-link"
+    (tmp_path / "runs/c-zero").rename(target)
+    link.symlink_to(target)
+    held = {path.name: path.read_bytes() for path in target.iterdir()}
+    done = fsf("runs", "remove", "c-", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert names(fsf) == ["a-ten", "b-two"]
+    assert not link.is_symlink()
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == held

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import pytest
 import fsframework as api
 from fsf_trackers.exporting import export_runs
 from fsframework.errors import OptionError
+from fsframework.records import RunRecord
 from tests.conftest import Fsf
 
 pytestmark = [
@@ -52,8 +54,7 @@ def runs(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def change(run: Path, **fields: Any) -> None:
-    path = run / "run.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    dataclasses.replace(RunRecord.load(run), **fields).save(run)
 
 
 class Mlflow:

@@ -199,6 +199,8 @@ class TestDroppedWords:
     def test_a_count_below_one_is_refused(self) -> None:
         with pytest.raises(OptionError, match="min_count must be at least 1, not 0"):
             kept(self.TABLE, drop_words=("w03",), min_count=0)
+        with pytest.raises(OptionError, match="min_count must be at least 1, not 0"):
+            fsf.pool(min_count=0)
 
     @settings(max_examples=40, deadline=None)
     @given(word_lists, st.integers(1, 4), st.sets(st.sampled_from("abcdefghij")))

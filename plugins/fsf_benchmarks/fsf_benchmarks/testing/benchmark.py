@@ -108,6 +108,14 @@ def check_tags_differ(make: Make) -> None:
     for place, one in enumerate(found):
         for other in found[place + 1 :]:
             require(one.tags != other.tags, f"{one.name!r} and {other.name!r} have the same tags")
+    for axis in make().axes:
+        if any(axis in one.arguments for one in found):
+            for one in found:
+                said, done = one.tags.get(axis), one.arguments.get(axis)
+                require(
+                    said is None or isinstance(done, (dict, list)) or str(said) == str(done),
+                    f"{one.name!r} has the tag {axis}={said}, but runs with {done}",
+                )
 
 
 @suite.check(after=[check_experiments])
@@ -210,15 +218,16 @@ def check_values_in_place(make: Make) -> None:
     selection, arms = toy_selection(), make().arms
     usual = _results(make)
     described = [result.description for result in usual]
+    tags_of = [{"the experiment": one.name, **one.tags} for one in described]
     before = _values(make, usual)
     moving: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for place in range(0, len(described), max(1, len(described) // _MOVED)):
         results = toy_benchmark_results(selection, described, arms=arms, moved=place)
         for where, (_, value) in _values(make, results).items():
             if where in before and value != before[where][1]:
-                moving.setdefault(where, []).append(described[place].tags)
+                moving.setdefault(where, []).append(tags_of[place])
     for where, tags in moving.items():
-        named = _named_tags(before[where][0], [one.tags for one in described])
+        named = _named_tags(before[where][0], tags_of)
         require(
             any(all(own.get(key) == value for key, value in named.items()) for own in tags),
             f"{', '.join(where)} moves with the experiment {dict(tags[0])}, not with {named}",

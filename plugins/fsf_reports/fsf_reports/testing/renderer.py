@@ -112,6 +112,7 @@ def _changes(figure: FigureDeclaration) -> Iterator[tuple[str, FigureDeclaration
     for what, quantity in (
         ("a value", Quantity.around(point.y.value + 3, 2)),
         ("an interval", wider),
+        ("a lower bound", Quantity(point.y.value, point.y.low - 3, point.y.high, point.y.unit)),
         ("a value that is missing", None),
     ):
         changed = dataclasses.replace(point, y=quantity)
@@ -121,6 +122,19 @@ def _changes(figure: FigureDeclaration) -> Iterator[tuple[str, FigureDeclaration
     named = dataclasses.replace(first, series=(Series("other", series.points), *others))
     yield "the name of a series", dataclasses.replace(figure, panels=(named, *rest))
     yield "a panel", dataclasses.replace(figure, panels=(first,))
+    last = figure.panels[-1].series[-1]
+    value = last.points[-1].y
+    assert value is not None
+    for what, y in (
+        ("the last value", Quantity.around(1.0, 0.5)),
+        ("the last interval", Quantity.around(value.value, value.half_width + 2)),
+    ):
+        moved = dataclasses.replace(last.points[-1], y=y)
+        line = dataclasses.replace(last, points=(*last.points[:-1], moved))
+        lines = (*figure.panels[-1].series[:-1], line)
+        panel = dataclasses.replace(figure.panels[-1], series=lines)
+        yield what, dataclasses.replace(figure, panels=(*figure.panels[:-1], panel))
+    yield "a note", dataclasses.replace(figure, notes=("Another note.",))
 
 
 @suite.check(after=[check_files])

@@ -13,6 +13,7 @@ from fsframework.testing import Make, Suite, require
 
 suite = Suite(TableWriter)
 
+_ROWS = 40
 _NAMES = (
     "<script>alert(1)</script>",
     "\"quoted\" & 'quoted' \\ %s $x_1$ {a} # ~ ^ | *",
@@ -55,6 +56,17 @@ def check_several(make: Make) -> None:
         both = _written(make, suffix, toy_table(), other)
         for name in ("maml", "renet"):
             require(name.encode() in both, f"a .{suffix} file of two tables lacks the row {name}")
+        many = [f"method{place}" for place in range(_ROWS)]
+        table = toy_table(many)
+        whole = _written(make, suffix, table)
+        last = dataclasses.replace(table.entries[-1], measured=Quantity(1.0))
+        moved = dataclasses.replace(table, entries=(*table.entries[:-1], last))
+        require(
+            _written(make, suffix, moved) != whole,
+            f"the last of {len(table.entries)} values makes no difference in a .{suffix} file",
+        )
+        lacking = [name for name in many if name.encode() not in whole]
+        require(not lacking, f"a .{suffix} file of {_ROWS} rows lacks {lacking[:3]}")
 
 
 @suite.check(after=[check_files])
@@ -75,6 +87,7 @@ def check_words(make: Make) -> None:
     for what, changed in (
         ("the title", dataclasses.replace(table, title="Other.")),
         ("a note", dataclasses.replace(table, notes=())),
+        ("a second note", dataclasses.replace(table, notes=(*table.notes, "A second note."))),
     ):
         found = _written(make, suffix, changed)
         require(found != whole, f"{what} makes no difference in a .{suffix} file")
@@ -83,8 +96,13 @@ def check_words(make: Make) -> None:
 def _changes(table: TableDeclaration) -> Iterator[tuple[str, TableDeclaration]]:
     first, *others = table.entries
     assert first.measured is not None
+    second = others[0]
+    assert second.measured is not None
+    below = dataclasses.replace(second, measured=Quantity.around(-second.measured.value, 1.5))
+    yield "a sign", dataclasses.replace(table, entries=(first, below, *others[1:]))
     wider = Quantity.around(first.measured.value, first.measured.half_width + 3)
     for what, changed in (
+        ("a tenth", {"measured": Quantity.around(first.measured.value + 0.1, 1.5)}),
         ("a value", {"measured": Quantity.around(first.measured.value + 3, 1.5)}),
         ("an interval", {"measured": wider}),
         ("a value that is missing", {"measured": None, "reason": "it failed"}),

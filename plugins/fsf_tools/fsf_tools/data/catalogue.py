@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fsframework.api.components import Added, read_added
-from fsframework.api.plugins import Plugin
+from fsframework.api.components import Added, Plugin, read_added
 from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError, FsfWarning, PluginError
 from fsframework.interfaces import About, Dataset

@@ -8,16 +8,15 @@ from typing import Any
 
 import click
 
-from fsframework.cli.completion import any_plugin_name
-from fsframework.cli.options import group, key_values, shared
-from fsframework.components.registry import Registry
+from fsframework.api.components import Registry
+from fsframework.cli.options import group, key_values, plugin_names, shared
 
 __all__ = ["plugins"]
 
 _kind = click.option(
     "--kind", type=click.Choice(sorted(Registry().kinds)), help="Only plugins of this kind."
 )
-_name = click.argument("name", shell_complete=any_plugin_name)
+_name = click.argument("name", shell_complete=plugin_names())
 _COLUMNS = ("kind", "name", "distribution", "version", "status", "target")
 
 
@@ -43,10 +42,11 @@ def list_plugins(
     kind: str | None, load: bool, plugin_files: tuple[Path, ...], as_json: bool
 ) -> None:
     """List every plugin with its distribution, version and status, importing none."""
-    from fsframework.api import plugins as api
+    from fsf_tools.installed import installed_plugins
     from fsframework.cli import render
 
-    rows = [dataclasses.asdict(p) for p in api.plugins(kind, files=plugin_files, load=load)]
+    found = installed_plugins(kind, files=plugin_files, load=load)
+    rows = [dataclasses.asdict(plugin) for plugin in found]
     if as_json:
         render.print_json(rows)
     else:
@@ -59,7 +59,7 @@ def list_plugins(
 @shared("plugin", "json")
 def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
     """Show what a plugin does, its facts and its options."""
-    from fsframework.api.plugins import describe_plugin
+    from fsf_tools.installed import describe_plugin
     from fsframework.cli import render
 
     found = describe_plugin(name, kind, files=plugin_files)
@@ -83,7 +83,7 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
 
 
 @plugins.command("check")
-@click.argument("name", required=False, shell_complete=any_plugin_name)
+@click.argument("name", required=False, shell_complete=plugin_names())
 @_kind
 @click.option("--all", "every", is_flag=True, help="Check all plugins that need no option.")
 @click.option("--distribution", metavar="NAME", help="Check those of one distribution.")
@@ -94,7 +94,7 @@ def check_plugin(name: str | None, every: bool, as_json: bool, **given: Any) -> 
     If plugins of several kinds have the name, such as the method and the view
     simclr, all of them are checked. Of many plugins, only what fails is shown.
     """
-    from fsframework.api.plugins import check_plugins
+    from fsf_tools.installed import check_plugins
     from fsframework.cli import render
     from fsframework.testing import counted
 

@@ -10,17 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsframework.components.registry import Plugin, Registry
+from fsframework.api.components import Plugin, Registry, component, describe_type, parameters
 from fsframework.errors import OptionError, PluginError, close_matches
 from fsframework.interfaces.component import Configurable
 
 if TYPE_CHECKING:
     from fsframework.testing import CheckResult, Make
 
-__all__ = ["Plugin", "check_plugins", "describe_plugin", "plugins"]
+__all__ = ["check_plugins", "describe_plugin", "installed_plugins"]
 
 
-def plugins(
+def installed_plugins(
     kind: str | None = None, *, files: Sequence[str | Path] = (), load: bool = False
 ) -> list[Plugin]:
     """Return every plugin with its distribution, version and status, sorted.
@@ -84,8 +84,6 @@ def describe_plugin(
 
 
 def _options(cls: type[Any], place: str) -> list[dict[str, Any]]:
-    from fsframework.components.conversion import describe_type, parameters
-
     return [
         {
             "option": f"{place}.{key}",
@@ -178,8 +176,7 @@ def check_plugins(
 
 def _make(registry: Registry, plugin: Plugin, name: str, options: Mapping[str, Any]) -> Make:
     """Return what makes the component to check, of a plugin that is given with its argument."""
-    from fsframework.components.resolution import resolve_component
-    from fsframework.engine.options import given_tree
+    from fsframework.api.experiments import given_tree
     from fsframework.testing import installed_command
 
     if plugin.kind == "command":
@@ -189,7 +186,7 @@ def _make(registry: Registry, plugin: Plugin, name: str, options: Mapping[str, A
         return installed_command(plugin.name)
     kind = plugin.kind
     own = {f"{kind}.{key.removeprefix(f'{kind}.')}": value for key, value in options.items()}
-    return resolve_component(registry, kind, given_tree({kind: name, **own}, "call")[kind]).create
+    return component(registry, kind, given_tree({kind: name, **own}, "call")[kind]).create
 
 
 def _find(registry: Registry, name: str, kind: str | None) -> list[Plugin]:
@@ -207,7 +204,7 @@ def _find_all(registry: Registry, name: str, kind: str | None) -> list[Plugin]:
         return [registry.find(kind, name)]
     kinds = {plugin.kind for plugin in registry.plugins() if plugin.name == name}
     if not kinds:
-        names = sorted({plugin.name for plugin in registry.plugins()})
+        names = registry.names()
         hint = close_matches(name, names)
         raise PluginError(f"unknown plugin {name!r}{hint}; known: {', '.join(names)}")
     return [registry.find(one, name) for one in sorted(kinds)]

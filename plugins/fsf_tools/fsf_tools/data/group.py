@@ -1,4 +1,4 @@
-"""`fsf data`: data sets; its commands come with other packages."""
+"""`fsf data`: the group of the commands on data sets."""
 
 from __future__ import annotations
 
