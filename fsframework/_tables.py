@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from fsframework._text import printable
+
 __all__ = ["footnotes", "html_table", "text_table"]
 
 _NO_LIMIT = 100_000
@@ -29,9 +31,9 @@ def text_table(
 
     table = Table(box=None, pad_edge=False, header_style="none")
     for column in columns:
-        table.add_column(Text(column), overflow="fold")
+        table.add_column(Text(printable(column)), overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console(width=width or _NO_LIMIT, color_system=None, force_jupyter=False)
     with console.capture() as captured:
         console.print(table)

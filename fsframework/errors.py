@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from fsframework._text import printable
+
 __all__ = [
     "DataError",
     "FsfError",
@@ -48,7 +50,7 @@ class FsfError(Exception):
     """
 
     def __init__(self, message: str = "", *, picture: str = "") -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.picture = picture
         if picture:
             self.add_note(f"\n{picture}")

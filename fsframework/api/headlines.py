@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fsframework._text import printable
 from fsframework.api.running import Run
 from fsframework.errors import DataError
 from fsframework.statistics.measures import Measure
@@ -138,7 +139,7 @@ class Headline:
             self.table.text(width),
             "\n".join(textwrap.fill(note, width) for note in self.notes),
         ]
-        return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+        return printable("\n\n".join(filter(None, paragraphs)))
 
     def __repr__(self) -> str:
         return self.text()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from fsframework._files import discard
+from fsframework._text import printable
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.run_rows import run_options, run_settings
 from fsframework.api.session import Session, open_session
@@ -202,7 +203,7 @@ class Run:
 
     def __repr__(self) -> str:
         lines = [f"<Run {self.name}: {self._described()}>", repr(self.estimates)]
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+        return printable("\n".join([*lines, *(f"note: {note}" for note in self.notes)]))
 
     def _repr_html_(self) -> str:
         from html import escape

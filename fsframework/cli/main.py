@@ -9,14 +9,16 @@ import select
 import sys
 import traceback
 import warnings
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import click
 from click.exceptions import NoArgsIsHelpError
 
 from fsframework import __version__
 from fsframework._calls import contained, text_of
+from fsframework._text import Printed
 from fsframework.cli.groups import RootGroup
 from fsframework.errors import FsfError, FsfWarning, refusal, speaking
 
@@ -65,6 +67,14 @@ def main() -> None:
     verbose = "--verbose" in arguments
     arguments = [a for a in arguments if a != "--verbose"]
     _write_any_text()
+    out, err = (cast("TextIO", Printed(stream)) for stream in (sys.stdout, sys.stderr))
+    with redirect_stdout(out), redirect_stderr(err):
+        code = _run(arguments, verbose=verbose)
+    sys.exit(code)
+
+
+def _run(arguments: list[str], *, verbose: bool) -> int:
+    """Run a command and return the exit code."""
     try:
         with speaking(_as_option), warnings.catch_warnings():
             warnings.simplefilter("once", FsfWarning)
@@ -77,8 +87,8 @@ def main() -> None:
             raise  # click ends the process itself after it has completed a word
         if verbose and not isinstance(error, (click.Abort, NoArgsIsHelpError)):
             traceback.print_exception(error)
-        code = _explain(error)
-    sys.exit(code if isinstance(code, int) else 0)
+        return _explain(error)
+    return code if isinstance(code, int) else 0
 
 
 def _write_any_text() -> None:

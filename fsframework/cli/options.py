@@ -214,7 +214,7 @@ DROPPING = ("drop-class-words", "drop-words", "min-count")
 WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
 """Shared options that set which words images have."""
 
-CONFIGURATION = ("option", "config", "plugin")
+CONFIGURATION = ("option", "config", "allow-code", "plugin")
 """Shared options that set anything that a run can be told; ``tree_of`` reads them."""
 
 
@@ -405,14 +405,15 @@ def tree_of(
             name: value
             for name, value in context.params.items()
             if name in ARGUMENTS
-            and name not in leaving
+            and name not in (*leaving, "allow_code")
             and context.get_parameter_source(name) is source
         }
         if origin == "command line":
             told |= key_values(context.params["options"] if options is None else options)
         trees.append(given_tree(told, origin))
     file = context.params["config"] if config else None
-    return merged(*trees, {} if file is None else read_config(file))
+    allowed = context.params["allow_code"]
+    return merged(*trees, {} if file is None else read_config(file, allow_code=allowed))
 
 
 def key_values(options: Sequence[str]) -> dict[str, str]:

@@ -28,7 +28,7 @@ __all__ = ["sweep"]
 
 _SINGLE = (
     *("device", "level", "interval", "decoding", "broken"),
-    *(one.flag for one in ARGUMENTS.values() if one.section and one.type is bool),
+    *(one.flag for one in ARGUMENTS.values() if one.of_run and one.section and one.type is bool),
     *(ARGUMENTS[name].flag for name in LISTS if ARGUMENTS[name].section),
 )
 """Options of a run with one value, or one list, for all experiments."""
@@ -112,7 +112,7 @@ def _planned(context: click.Context, name: str | None) -> Sweep:
     return plan_sweep(
         axes,
         tree_of(context, config=False, leaving=(*axes, "name"), options=single),
-        tree_of_call({}, given["config"]),
+        tree_of_call({"allow_code": given["allow_code"]}, given["config"]),
         session_of(context),
         name=name,
         plugins=given["plugin_files"],

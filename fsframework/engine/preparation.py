@@ -169,9 +169,9 @@ def run_identity(
         device: its type.
     """
     settings, stages = experiment.settings, experiment.stages
-    words = () if pool.attributes is None else (pool.attributes.fingerprint,)
+    words = [] if pool.attributes is None else [pool.attributes.fingerprint]
     if words and experiment.detector is not None:
-        words += (experiment.detector.fingerprint,)
+        words.append(experiment.detector.fingerprint)
     decides: dict[str, Any] = {
         "fsframework": fsframework.__version__,
         "components": [

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Protocol
 
+from fsframework._text import printable
+
 __all__ = ["Advance", "ConsoleReporter", "LogReporter", "Reporter", "usual_reporter"]
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -58,7 +60,8 @@ class ConsoleReporter(Reporter):
     def __init__(self) -> None:
         from rich.console import Console
 
-        self._console = Console(stderr=True, highlight=False)
+        stream = getattr(sys.stderr, "steered", sys.stderr)  # a bar moves the cursor
+        self._console = Console(file=stream, highlight=False)
 
     @contextmanager
     def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
@@ -97,7 +100,7 @@ class ConsoleReporter(Reporter):
 
     def say(self, text: str) -> None:
         """Print a line."""
-        self._console.print(text, markup=False)
+        self._console.print(printable(text), markup=False)
 
 
 class LogReporter(Reporter):
@@ -126,4 +129,4 @@ class LogReporter(Reporter):
 
     def say(self, text: str) -> None:
         """Print a line without buffering."""
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)

@@ -20,6 +20,7 @@ import numpy as np
 from scipy import special
 
 from fsframework._calls import checked, malformed, seeded
+from fsframework._text import printable
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.statistic import Statistic
 from fsframework.statistics.crossed import NO_SPREAD, Difference
@@ -287,7 +288,7 @@ class Comparison:
 
     def __repr__(self) -> str:
         tables = [f"{title}\n{text_table(head, rows)}" for title, head, rows in self._tables()]
-        return "\n\n".join([*tables, "\n".join(self._below())])
+        return printable("\n\n".join([*tables, "\n".join(self._below())]))
 
     def _repr_html_(self) -> str:
         tables = [html_table(head, rows, title) for title, head, rows in self._tables()]

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
+import shutil
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import fsframework as fsf
+from fsframework.api.headlines import headline_of_run
+from fsframework.engine.progress import usual_reporter
+from fsframework.errors import FsfError
+from fsframework.records import RunRecord
 from tests.adversary.world import QUICK, World
 
 _WRONG: tuple[Any, ...] = (None, -1, 1e308, "wrong", [], {}, [[1]], {"x": {"y": []}}, True)
@@ -67,6 +76,59 @@ def test_a_sample_of_damaged_records(world: World) -> None:
 @pytest.mark.parametrize("part", range(8))
 def test_every_damaged_record(world: World, part: int) -> None:
     assert _attack(world, part, 8) == []
+
+
+STEERING = "".join(
+    map(chr, (*range(9), *range(11, 32), *range(127, 160), 0x200E, 0x200F, 0x61C))
+) + "".join(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
+EVIL = f"\x1b[2J\x1b]0;title\x07{STEERING}"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_texts_of_a_record_steer_no_terminal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = RunRecord.load(world.run)
+    dataclasses.replace(
+        record,
+        labels={name: f"{label}{EVIL}" for name, label in record.labels.items()},
+        notes=(EVIL, *record.notes),
+        cautions=(f"beware{EVIL}",),
+        plugins=tuple(dataclasses.replace(one, version=EVIL) for one in record.plugins),
+        data=dataclasses.replace(record.data, name=EVIL),
+        given={"name": EVIL},
+    ).save(world.run)
+    named = "a" + STEERING[1:]  # no NUL in a path
+    shutil.copytree(world.run, world.run.parent / named)
+    (world.run.parent / "torn").mkdir()
+    (world.run.parent / "torn" / "run.json").write_text(f'{{"{EVIL[4:]}')
+    for command in (
+        *(("runs", "show", world.run.name), ("runs", "list"), ("run", *QUICK)),
+        *(("runs", "show", named), ("runs", "show", world.run.name, "--json")),
+        *(("compare", world.run.name, named), ("table", world.run.name), ("runs", "show", EVIL)),
+        *(("run", "--method", EVIL), ("runs", "list", "--filter", EVIL)),
+    ):
+        told = world.tell(*command)
+        assert told.code == (2 if EVIL in command else 0), (command, told.err)
+        assert not set(told.out + told.err) & set(STEERING), command
+    assert json.loads(world.tell("runs", "show", named, "--json").out)["notes"][0] == EVIL
+    run = fsf.load_run(world.run)
+    shown = [
+        run,
+        fsf.compare({EVIL: run, "b": run}),
+        headline_of_run(run),
+        fsf.runs(world.run.parent),
+    ]
+    assert not set("".join(map(repr, shown))) & set(STEERING)
+    with pytest.raises(FsfError) as caught:
+        fsf.load_run(EVIL)
+    assert not set(str(caught.value)) & set(STEERING)
+    for stream in (io.StringIO(), Terminal()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        usual_reporter().note(EVIL)
+        assert not set(stream.getvalue()) & set(STEERING)
 
 
 _NO_RECORDS = {

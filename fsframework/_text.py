@@ -1,0 +1,53 @@
+"""Text from elsewhere, as a terminal may show it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TextIO
+
+__all__ = ["Printed", "printable"]
+
+_STEERING = re.compile(
+    r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+"""Control characters but tab and line end, and the marks that turn the direction of a text."""
+
+
+def printable(text: str) -> str:
+    r"""Return text with what would steer a terminal as an escape sequence of JSON.
+
+    >>> printable("a\x1b[2Jb\u202ec, and \t ü stay")
+    'a\\u001b[2Jb\\u202ec, and \t ü stay'
+    """
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class Printed:
+    """A stream on which only printable text arrives.
+
+    A carriage return that begins a text stays: progress bars of other libraries begin with it.
+
+    Args:
+        stream: where the text goes; everything but writing is its own.
+    """
+
+    buffer = None
+    """There is no way around: click would write to the buffer of a stream in ASCII."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.steered = stream
+
+    def write(self, text: str | bytes) -> int:
+        """Write text, printable; click writes bytes too where there is no other way."""
+        if isinstance(text, bytes):
+            text = text.decode()
+        start = text.startswith("\r")
+        self.steered.write(text[:start] + printable(text[start:]))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        """Write texts, printable."""
+        self.write("".join(lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.steered, name)
