@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fsframework.api.session import Session, open_session
-from fsframework.engine.configuration import (
-    Experiment,
-    resolve_experiment,
-)
+from fsframework.engine.configuration import Experiment, resolve_experiment
 from fsframework.engine.options import (
     ARGUMENTS,
     LISTS,

@@ -27,9 +27,6 @@ def open_session(
         plugins: Python files whose plugin classes are loaded too.
         progress: whether progress is shown on standard error, as bars on a terminal, else as lines.
     """
-    workspace = Workspace.default(
-        runs_dir,
-        cache_dir,
-    )
+    workspace = Workspace.default(runs_dir, cache_dir)
     reporter = usual_reporter() if progress else Reporter()
     return Session(Registry(plugins), workspace, reporter)

@@ -11,9 +11,8 @@ import click
 from fsframework.api.experiments import ARGUMENTS, LISTS, OF_RUN, tree_of_call
 from fsframework.cli.options import (
     CONFIGURATION,
+    group,
     key_values,
-    listed,
-    runnable_group,
     session_of,
     shared,
     tree_of,
@@ -37,8 +36,11 @@ _AXES = tuple(flag for flag in OF_RUN if flag not in (*_SINGLE, *_NOT_OF_SWEEPS)
 """Options with one or more values."""
 
 
-@runnable_group(epilog="Options left out come from --config, then from the defaults.")
-@listed(*_AXES)
+@group(
+    invoke_without_command=True,
+    epilog="Options left out come from --config, then from the defaults.",
+)
+@shared(*_AXES, several=True)
 @shared(*_SINGLE, "seeds", "workers", "launcher")
 @click.option("--name", metavar="NAME", help="Name of the sweep.  [default: from its experiments]")
 @shared(*CONFIGURATION, "runs-dir", "cache-dir", "dry-run", "json")
