@@ -17,13 +17,7 @@ from fsframework.errors import PluginError, close_matches
 
 __all__ = ["SECTIONS", "InstalledEntry", "ListingGroup", "RootGroup"]
 
-SECTIONS = (
-    "Measure",
-    "Results",
-    "Data and tasks",
-    "Methods and models",
-    "Plugins and set-up",
-)
+SECTIONS = ("Measure", "Results", "Data and tasks", "Methods and models", "Plugins and set-up")
 """Sections of ``fsf --help``, in this order; those that other packages add come after them."""
 
 _BROKEN = "Broken (see fsf plugins list --kind command)"
