@@ -160,8 +160,11 @@ class Run:
 
         return RunImages(self, plugins).read(indices)
 
-    def model(self, *, device: str = "auto") -> Model:
+    def model(self, *, device: str = "auto", plugins: Sequence[str | Path] = ()) -> Model:
         """Return its trained method and backbone, ready for ``fsframework.evaluate``.
+
+        Args:
+            plugins: Python files whose plugin classes are loaded too.
 
         Raises:
             DataError: it was trained with several seeds: each of its ``runs`` has a model.
@@ -170,7 +173,7 @@ class Run:
         from fsframework.api.models import model_of
 
         tree = tree_of_call({"model": self._single().folder, "device": device})
-        return model_of(resolved(tree, open_session(progress=False)))
+        return model_of(resolved(tree, open_session(plugins=plugins, progress=False)))
 
     def to_json(self) -> dict[str, Any]:
         """Return seeds, estimates, notes and folders of the runs as JSON values."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -72,7 +73,7 @@ def named(registry: Registry, kind: str, request: Any) -> Any:
         value = backbone_of(value)
     cls = value if isinstance(value, type) else type(value)
     if kind_of(cls) != kind:
-        what = repr(value) if value is not cls else f"the class {cls.__name__}"
+        what = f"the class {cls.__name__}" if value is cls else reprlib.repr(value)
         raise PluginError(
             f"{kind} must be a name, a {kind} class or an instance of one, not {what}"
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fsframework.api.experiments import ARGUMENTS, LISTS, OF_RUN, tree_of_call
 from fsframework.cli.options import (
     CONFIGURATION,
     group,
@@ -16,7 +17,6 @@ from fsframework.cli.options import (
     shared,
     tree_of,
 )
-from fsframework.engine.options import ARGUMENTS, LISTS, OF_RUN
 from fsframework.errors import FsfError
 
 if TYPE_CHECKING:
@@ -94,7 +94,6 @@ def sweep(
 
 def _planned(context: click.Context, name: str | None) -> Sweep:
     """Return the sweep that the options of the command describe."""
-    from fsframework.api.experiments import tree_of_call
     from fsframework.api.grids import split_values
     from fsframework.api.sweeping import plan_sweep
 
