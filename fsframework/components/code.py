@@ -240,7 +240,7 @@ class _Walk:
     def _function(self, function: Any) -> Iterator[Any]:
         yield function.__qualname__
         code, cells = function.__code__, function.__closure__ or ()
-        held = [cell.cell_contents for cell in cells if _is_filled(cell)]
+        held = [cell.cell_contents for cell in cells if cell != types.CellType()]  # not empty
         if not self.owns(function.__module__):
             yield function.__module__
             yield from (one for one in held if isinstance(one, (types.FunctionType, type)))
@@ -343,11 +343,6 @@ def _is_seeded(value: Any) -> bool:
     return any(getattr(one, "__self__", None) is value for one in drawing)
 
 
-def _code(walk: _Walk, code: types.CodeType) -> Iterator[Any]:
-    del walk
-    yield _code_digest(code)
-
-
 _INNER: tuple[tuple[Any, Any], ...] = (
     ((tuple, list), lambda walk, value: iter(value)),
     ((set, frozenset), _Walk._set),
@@ -360,19 +355,11 @@ _INNER: tuple[tuple[Any, Any], ...] = (
     (types.FunctionType, _Walk._function),
     (types.BuiltinFunctionType, _Walk._builtin),
     (types.GetSetDescriptorType, lambda walk, value: iter((value.__qualname__,))),
-    (types.CodeType, _code),
+    (types.CodeType, lambda walk, value: iter((_code_digest(value),))),
     (types.ModuleType, _Walk._module),
     (type, _Walk._class),
 )
 """What a value consists of, by its type."""
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 def _names(code: types.CodeType) -> tuple[set[str], set[str]]:
@@ -414,21 +401,14 @@ def _constants(code: types.CodeType) -> list[Any]:
 
 def _code_digest(code: types.CodeType) -> str:
     """Digest what a function does: neither its docstring nor where it stands in its file."""
-    told = [
-        _code_digest(one) if isinstance(one, types.CodeType) else _constant(one)
-        for one in _constants(code)
-    ]
-    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    counts = f"{code.co_argcount} {code.co_kwonlyargcount} {code.co_flags}"
-    return digest_of(code.co_code, code.co_exceptiontable, told, *names, counts)
+    return digest_of(marshal.dumps(_bare(code), 2))  # later versions depend on what is interned
 
 
-def _constant(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"({','.join(map(_constant, value))})"
-    if isinstance(value, frozenset):
-        return f"{{{','.join(sorted(map(_constant, value)))}}}"
-    return f"{type(value).__name__} {value!r}"
+def _bare(code: types.CodeType) -> types.CodeType:
+    constants = (_bare(c) if isinstance(c, types.CodeType) else c for c in _constants(code))
+    return code.replace(
+        co_consts=tuple(constants), co_filename="", co_firstlineno=1, co_linetable=b""
+    )
 
 
 def may_change(module: str, file: Path) -> bool:
@@ -518,11 +498,10 @@ def _demand_imported(file: Path, root: Path, source: _Source) -> list[Any]:
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None)
     if module is not None and spec is not None:
-        then, digest = _IMPORTED.setdefault(name, (spec, source.digest))
-        if then is not spec:  # it was reloaded
-            _IMPORTED[name] = (spec, source.digest)
-        elif digest != source.digest:
+        then, digest = _IMPORTED.get(name, (None, ""))
+        if then is spec and digest != source.digest:  # nor was it reloaded
             raise _edited(file)
+        _IMPORTED[name] = spec, source.digest
     now = {} if module is None else vars(module)
     changed = {one for one, was in source.constants.items() if now.get(one, was) != was}
     return [(one, now[one]) for one in sorted(changed)]
