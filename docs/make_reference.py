@@ -81,7 +81,7 @@ def _table(heads: Iterable[str], rows: Iterable[list[str]]) -> list[str]:
 
 def signature() -> str:
     """Return the stub with the typed arguments."""
-    fields = [f"    {o.name}: {_typed(o)}" for o in ARGUMENTS.values() if o.of_run]
+    fields = [f"    {o.name}: {_typed(o)}" for o in ARGUMENTS.values() if o.name != "launcher"]
     return SIGNATURE + "\n".join([*fields, ""])
 
 

@@ -20,6 +20,7 @@ class Arguments(TypedDict, total=False):
     statistics: Component
     seed: int | None
     name: str | None
+    allow_code: bool | None
     task_seed: int | None
     training_seed: int | None
     attributes: str | Path | None

@@ -8,17 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fsframework.api.session import Session, open_session
-from fsframework.engine.configuration import (
-    Experiment,
-    resolve_experiment,
+from fsframework.engine.configuration import Experiment, resolve_experiment
+from fsframework.engine.options import (
+    ARGUMENTS,
+    LISTS,
+    OF_RUN,
+    given_tree,
+    merged,
+    read_config,
 )
-from fsframework.engine.options import given_tree, merged, read_config
 from fsframework.engine.progress import Reporter
 
 if TYPE_CHECKING:
     from fsframework.api.arguments import Arguments
 
 __all__ = [
+    "ARGUMENTS",
+    "LISTS",
+    "OF_RUN",
     "Description",
     "Experiment",
     "describe",
@@ -82,12 +89,13 @@ def tree_of_call(
         arguments: by name; see ``fsframework.run``.
         config: a TOML file, or a tree of the same shape; the arguments take precedence over it.
     """
-    below: Mapping[str, Any] = {}
+    told, below = dict(arguments), dict[str, Any]()
+    allow_code = told.pop("allow_code", False)
     if isinstance(config, Mapping):
         below = given_tree(config, _ORIGIN)
     elif config is not None:
-        below = read_config(Path(config))
-    return merged(given_tree(arguments, _ORIGIN), below)
+        below = read_config(Path(config), allow_code=allow_code)
+    return merged(given_tree(told, _ORIGIN), below)
 
 
 def describe(

@@ -87,6 +87,7 @@ class Option:
         word: that stands for ``None``, such as ``all``.
         least: smallest value allowed. ``above`` and ``below`` are bounds that are not allowed.
         unit: of its values.
+        imports: whether its value may be ``module:Class``, code that is then imported.
         name: of the field, like ``help``, ``type`` and ``default``.
     """
 
@@ -104,6 +105,7 @@ class Option:
     above: float | None = None
     below: float | None = None
     unit: str = ""
+    imports: bool = False
     help: str = ""
     name: str = ""
     type: Any = None

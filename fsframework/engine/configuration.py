@@ -220,11 +220,20 @@ def _with_names(registry: Registry, tree: Mapping[str, Any]) -> dict[str, Any]:
     for kind in (*ROLES, "detector"):
         if kind in found:
             found[kind] = named(registry, kind, found[kind])
-    training = found.get("training")
-    if isinstance(training, Mapping) and "method" in training:
-        found["training"] = {**training, "method": named(registry, "method", training["method"])}
+    if isinstance(training := found.get("training"), Mapping):
+        found["training"] = _with_trainers(registry, training)
     if "statistics" in found:
         found["statistics"] = _named_statistics(registry, found["statistics"])
+    return found
+
+
+def _with_trainers(registry: Registry, training: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a training with the methods of all stages registered and named."""
+    found = dict(training)
+    if "method" in found:
+        found["method"] = named(registry, "method", found["method"])
+    if isinstance(stages := found.get("stages"), list):  # of mappings; see ``layer``
+        found["stages"] = [_with_trainers(registry, stage) for stage in stages]
     return found
 
 

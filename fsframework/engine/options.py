@@ -7,7 +7,7 @@ reference of options (``docs/options.md``) are read from it.
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
@@ -84,6 +84,8 @@ class Arguments:
         name: name of the run and its folder.
         launcher: where the work is done: local (processes of this machine), ray, slurm, ...; set
             its options with -o launcher.KEY=VALUE.
+        allow_code: let the configuration file name code that is imported and so runs, such as
+            training.optimizer=module:Class. Such names may always be given outside of the file.
     """
 
     method: Annotated[Any, _plugin("method")] = "protonet"
@@ -105,6 +107,7 @@ class Arguments:
     seed: Annotated[int, Option(RUNNING, env="FSF_SEED")] = 0
     name: Annotated[str | None, Option(RUNNING, "NAME", "from method, data set and sampler")] = None
     launcher: Annotated[Any, _plugin("launcher", RUNNING, "in this process", of_run=False)] = None
+    allow_code: Annotated[bool, Option(RUNNING, of_run=False)] = False
 
 
 @dataclass(frozen=True)
@@ -246,6 +249,9 @@ LISTS = (
 SEEDS = ("task_seed", "training_seed")
 """Settings that ``seed`` sets, unless they are given beside it or by a stronger source."""
 
+_IMPORTING = {one.name for one in options_of(Stage).values() if one.imports}
+"""Options whose values may name code."""
+
 _REPLACED_BY = {
     "attributes": "detector",
     "detector": "attributes",
@@ -320,11 +326,16 @@ def _merged(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]
     return over(tree, {k: v for k, v in below.items() if _REPLACED_BY.get(k) not in tree})
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path, *, allow_code: bool | None = False) -> dict[str, Any]:
     """Read a TOML experiment file into a tree whose leaves are ``Given``.
 
+    Args:
+        path: of the file.
+        allow_code: whether it may name code that is then imported.
+
     Raises:
-        OptionError: the file is missing or not TOML; the message gives line and column.
+        OptionError: the file is missing or not TOML, and the message gives line and column; or it
+            names code.
     """
     called = argument("config", str(path))
     try:
@@ -335,7 +346,24 @@ def read_config(path: Path) -> dict[str, Any]:
         raise OptionError(f"{called}: not TOML ({error})") from None
     except OSError as error:
         raise OptionError(f"{called}: cannot be read ({error.strerror})") from None
+    for name, code in () if allow_code else _named_code(raw):
+        raise OptionError(
+            f"{called}: {name} names code, {code}, which would be imported; if you trust it, give "
+            f"{argument('allow_code', True)} too, or give {name} outside of the file"
+        )
     return given_tree(raw, path.name)
+
+
+def _named_code(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield option and value wherever a file, its grid or its overrides name code to import."""
+    if isinstance(node, Mapping):
+        for key, inner in node.items():
+            yield from _named_code(inner, key.rpartition(".")[2])
+    elif isinstance(node, list):
+        for inner in node:
+            yield from _named_code(inner, name)
+    elif name in _IMPORTING and ":" in str(node):
+        yield f"training.{name}", str(node)
 
 
 def check_keys(tree: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ from fsframework.components.resolution import Component, plain
 from fsframework.engine.cache.images import Pixels
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.batches import Split
-from fsframework.engine.learning.evaluation import ImageSource, evaluate
+from fsframework.engine.learning.evaluation import ImageSource, ModelClassifier, evaluate
 from fsframework.engine.learning.history import Curve
 from fsframework.engine.learning.model import (
     WEIGHTS_NAME,
@@ -203,7 +203,7 @@ class _Job:
         record = self._with_weights(record, model, tested, splits)
         outcomes = self._outcomes(model, tested, record)
         record = self._with_estimates(record, outcomes)
-        notes = _interval_notes(outcomes, record)
+        notes = _outcome_notes(outcomes, record)
         record = replace(
             record,
             status="finished",
@@ -353,9 +353,8 @@ class _Job:
                 features = source()
                 with self.timer(f"evaluation-{arm}"):
                     answered = evaluate(
-                        model,
+                        ModelClassifier(model, features),
                         tasks,
-                        features,
                         label=f"{arm} tasks",
                         partial=self.folder / f"partial-{arm}.safetensors",
                         reporter=reporter,
@@ -535,12 +534,13 @@ def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict
     }
 
 
-def _interval_notes(outcomes: ArmOutcomes, record: RunRecord) -> Iterator[str]:
-    """Yield warnings about intervals that these outcomes cannot support."""
+def _outcome_notes(outcomes: ArmOutcomes, record: RunRecord) -> Iterator[str]:
+    """Yield what is noted of outcomes, and warnings about intervals that they cannot support."""
     interval = record.settings["interval"]
     if unknown := [name for name, one in record.estimates.items() if isnan(one.low)]:
         yield f"no interval of {', '.join(unknown)}: tasks that do not differ tell none"
     for arm, answered in outcomes.items():
+        yield from (f"{arm} tasks: {note}" for note in answered.notes)
         if (warning := saturation(answered)) is not None:
             yield f"{arm} tasks: {warning}"
         if (warning := bootstrap_of_few(interval, len(answered))) is not None:

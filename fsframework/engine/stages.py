@@ -97,7 +97,7 @@ class Stage:
     tasks_per_step: Annotated[int, Option(least=1)] = 1
     batch_size: Annotated[int, Option(least=2)] = 64
     augment: tuple[Augmentation, ...] = ()
-    optimizer: str = "adam"
+    optimizer: Annotated[str, Option(imports=True)] = "adam"
     learning_rate: Annotated[float, Option(above=0)] = 2e-3
     momentum: Annotated[float, Option(least=0)] = 0.9
     nesterov: bool = True

@@ -14,10 +14,23 @@ from typing import Any
 from fsframework._calls import text_of
 from fsframework.interfaces.launcher import WorkerDied
 
-__all__ = ["GRACE", "call", "reason_of", "write_output_to"]
+__all__ = ["GRACE", "call", "module_path", "reason_of", "write_output_to"]
 
 GRACE = 10.0
 """Seconds that a worker has to stop after SIGTERM, before it is killed."""
+
+
+def module_path() -> list[str]:
+    """Return where workers look for modules: the folders of this process, the current one last.
+
+    Python itself looks first in the current folder, or in that of the script. There a file such as
+    ``numpy.py`` would take the place of a library. What ``PYTHONPATH`` names stays in its place.
+    """
+    script = Path(getattr(sys.modules["__main__"], "__file__", None) or "").parent
+    named = (Path(one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one)
+    last = {Path.cwd(), script.resolve()} - {one.resolve() for one in named}
+    folders = (one or str(Path.cwd()) for one in sys.path)
+    return sorted(folders, key=lambda one: Path(one).resolve() in last)
 
 
 def call(function: Callable[[Any], Any], item: Any, log: Path | None = None) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 
 from fsframework.interfaces.checks import check_at_least
 from fsframework.interfaces.launcher import Launcher, WorkerDied
-from fsframework.launchers.calls import GRACE, call, reason_of, write_output_to
+from fsframework.launchers.calls import GRACE, call, module_path, reason_of, write_output_to
 
 __all__ = ["Local"]
 
@@ -132,7 +132,7 @@ class _Worker:
     def _start(self) -> None:
         self.pipe, other = _SPAWN.Pipe()
         self.process = _SPAWN.Process(target=_serve, args=(other, self._logs, self._variables))
-        with _without_main():
+        with _apart():
             self.process.start()
         other.close()
         self.log = _log_of(self._logs, self.process.pid)
@@ -205,11 +205,14 @@ def _log_of(logs: Path, pid: int) -> Path:
 
 
 @contextmanager
-def _without_main() -> Iterator[None]:
-    """Hide the main module for a block, so that a new process does not run a user's script."""
-    main = sys.modules.pop("__main__")
+def _apart() -> Iterator[None]:
+    """Let new processes of a block run no user's script and no module of the current folder."""
+    main, path, safe = sys.modules["__main__"], sys.path, os.environ.get("PYTHONSAFEPATH", "")
+    sys.path = module_path()
     sys.modules["__main__"] = type(sys)("__main__")
+    os.environ["PYTHONSAFEPATH"] = "1"
     try:
         yield
     finally:
-        sys.modules["__main__"] = main
+        sys.modules["__main__"], sys.path = main, path
+        os.environ["PYTHONSAFEPATH"] = safe  # empty is the same as none

@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from fsframework.components.kinds import kind_of
+from fsframework.launchers.calls import module_path
 from fsframework.testing._random import scramble
 from fsframework.testing._suite import Answers, ConformanceError, NotApplicable, options_of
 
@@ -65,7 +66,8 @@ def other_circumstances() -> dict[str, str]:
             for name, values in _OTHER.items()
         },
         "OMP_NUM_THREADS": "1",  # this process goes on with its own threads meanwhile
-        "PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path),
+        "PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in module_path()),
+        "PYTHONSAFEPATH": "1",
     }
 
 

@@ -6,6 +6,7 @@ with their workers. They wait up to two minutes for what must happen.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import chdir, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,9 @@ _ITEMS: tuple[Any, ...] = (
     {"a": [1, 2.5, {"b": None}]},
     ("tuple", b"\x00\xff"),
 )
+
+_SHADOWED = ("json", "pickle", "socket", "wave", "numpy", "fsframework")
+"""Modules that workers have imported, and one that they have not."""
 
 _BEAT = """
 import os, signal, sys, time
@@ -60,11 +64,17 @@ def place(item: str) -> tuple[str, str | None]:
     return str(Path.cwd()), os.environ.get(item)
 
 
+def home(item: str) -> str:
+    """Return the file of a module."""
+    found = importlib.util.find_spec(item)
+    return str(found and found.origin)
+
+
 def speak(item: str) -> None:
     """Print on both streams, from this process and from a child."""
     print("printed", item, flush=True)
     print("warned", item, file=sys.stderr, flush=True)
-    subprocess.run([sys.executable, "-S", "-c", f"print('child', {item!r})"], check=True)
+    subprocess.run([sys.executable, "-I", "-S", "-c", f"print('child', {item!r})"], check=True)
 
 
 def fail(item: str) -> str:
@@ -97,7 +107,7 @@ def persist(item: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     child, own = Path(item) / "child", Path(item) / "worker"
-    with subprocess.Popen([sys.executable, "-S", "-c", _BEAT, str(child), str(_PATIENCE)]):
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", _BEAT, str(child), str(_PATIENCE)]):
         _happens(child.exists)
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
@@ -197,6 +207,17 @@ def check_place(make: Make) -> None:
         f"a worker must be in the directory of the caller, not in {directory}",
     )
     require(got == value, f"FSF_CHECK={value!r} arrives as {got!r}")
+
+
+@suite.check(after=[check_place])
+def check_modules(make: Make) -> None:
+    """Workers import no file of the caller's directory in place of a library's module."""
+    with _folder() as folder, chdir(folder):
+        for name in _SHADOWED:
+            Path(f"{name}.py").write_text("raise SystemExit('it is a file of the directory')")
+        for name, file in zip(_SHADOWED, _results(make, home, _SHADOWED), strict=True):
+            ours = isinstance(file, str) and folder.resolve() not in Path(file).resolve().parents
+            require(ours, f"a worker must not import ./{name}.py; it has {file}")
 
 
 @suite.check(after=[check_results])

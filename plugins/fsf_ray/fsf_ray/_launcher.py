@@ -24,7 +24,7 @@ from fsframework.interfaces import (
     check_above,
     check_at_least,
 )
-from fsframework.launchers.calls import GRACE
+from fsframework.launchers.calls import GRACE, module_path
 
 __all__ = ["RayLauncher"]
 
@@ -79,6 +79,7 @@ class RayLauncher(Launcher):
         if self.address not in (None, "auto"):
             _require_answer(self.address)
         import ray
+        from ray import cloudpickle
 
         with _connected(self.address):
             gpus, number = self._sizes()
@@ -87,8 +88,9 @@ class RayLauncher(Launcher):
                 num_gpus=gpus,
                 max_retries=self.retries,
                 scheduling_strategy="SPREAD",
-            )(run)
+            )(_task(module_path()))
             variables = {k: v for k, v in os.environ.items() if k.startswith("FSF_")}
+            variables["PYTHONSAFEPATH"] = "1"
             if not gpus:
                 variables["CUDA_VISIBLE_DEVICES"] = ""
             waiting, running = deque(enumerate(items)), dict[Any, int]()
@@ -98,8 +100,8 @@ class RayLauncher(Launcher):
                     while waiting and len(running) < number:
                         index, item = waiting.popleft()
                         named = task.options(name=f"{name} {index}")
-                        ref = named.remote(function, item, logs, Path.cwd(), variables)
-                        running[ref] = index
+                        job = cloudpickle.dumps((run, function, item, logs, Path.cwd(), variables))
+                        running[named.remote(job)] = index
                     yield from ended  # workers go on while the caller looks at these
                     done, _ = ray.wait([*running], timeout=_SECONDS_BETWEEN_LOOKS)
                     ended = [(running.pop(ref), _result(ref)) for ref in done]
@@ -130,6 +132,27 @@ class RayLauncher(Launcher):
                 "to wait for nodes that come later"
             )
         return gpus, self.workers or room
+
+
+def _task(path: list[str]) -> Callable[[bytes], Any]:
+    """Return what Ray calls in a worker.
+
+    Ray adds the current folder of the caller to the folders in which a worker looks for modules. So
+    this function, which travels as code, puts that right before it imports anything.
+
+    Args:
+        path: the folders in which the worker looks for modules.
+    """
+
+    def start(job: bytes) -> Any:
+        import pickle
+        import sys
+
+        sys.path[:] = path
+        function, *arguments = pickle.loads(job)
+        return function(*arguments)
+
+    return start
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -9,14 +9,15 @@ from fsf_methods.metric import R2D2, ProtoNet
 from fsf_methods.transfer import NCC, Logistic
 from fsf_self_supervised.methods import BECLR, MoCo, OpTA, PsCo, SimCLR, UniSiam
 from fsf_self_supervised.pretext import BF3S, HTS, SLA, SSFSL
-from fsf_self_supervised.views import ColorPermutation, Jigsaw, MultiCrop, Patches, Rotation
+from fsf_self_supervised.views import ColorPermutation, Jigsaw, MoCoV2, MultiCrop, Patches, Rotation
 from fsframework.testing import parametrize_with_checks
 from tests.toy_views import Dimmed
 
 TURNED = partial(Rotation, angles=(0, 180))
 SWAPPED = partial(ColorPermutation, orders=("rgb", "bgr"))
-# With their usual options, makers are checked with all plugins.
+
 MAKERS = [
+    *(ColorPermutation, Jigsaw, MoCoV2, MultiCrop, Patches, Rotation),
     TURNED,
     partial(Patches, gap=0.0),
     partial(Jigsaw, grid=2, n_permutations=24),

@@ -133,7 +133,8 @@ class SlurmLauncher(Launcher):
             "qos": self.qos,
             "wckey": None,
             "array_parallelism": self.workers or _USUAL_WORKERS,
-            "setup": [f"export OMP_NUM_THREADS={self.cpus}", *self.setup],
+            # In safe-path mode no file of the current folder takes the place of a library.
+            "setup": [f"export OMP_NUM_THREADS={self.cpus} PYTHONSAFEPATH=1", *self.setup],
             # Before a time limit: a fifth of it, at most a minute.
             "signal_delay_s": min(60, 12 * self._minutes),
             "stderr_to_stdout": True,

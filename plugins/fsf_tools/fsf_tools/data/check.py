@@ -135,7 +135,7 @@ def _command(context: click.Context, needed: Mapping[str, Any]) -> str:
     words = ["fsf", "run"]
     named = ["dataset", "attributes"]
     if context.get_parameter_source("config") is ParameterSource.COMMANDLINE:
-        named.append("config")
+        named += ["config", *(["allow_code"] if given["allow_code"] else [])]
     words += [option_of(name, given[name]) for name in named if given[name] is not None]
     words += [option_of("plugin", path) for path in given["plugin_files"]]
     words += [f"-o {shlex.quote(option)}" for option in given["options"]]
