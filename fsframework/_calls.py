@@ -7,6 +7,7 @@ component that it passed last in its traceback.
 from __future__ import annotations
 
 import errno
+import pickle
 import random
 import sys
 import threading
@@ -31,6 +32,7 @@ __all__ = [
     "generator_states",
     "is_out_of_memory",
     "is_raised_by",
+    "item",
     "malformed",
     "named",
     "remember",
@@ -75,6 +77,8 @@ def remember(cls: type, kind: str, name: str, check: str) -> None:
 
 def named(plugin: object) -> Called:
     """Return how messages name a component or a class, such as ``method 'protonet'``."""
+    if isinstance(plugin, Called):
+        return plugin
     cls = plugin if isinstance(plugin, type) else type(plugin)
     usual = Called(getattr(cls, "_kind", ""), cls.__name__, _package(cls.__module__))
     return _known.get(cls, usual)
@@ -96,6 +100,11 @@ def about(item: str) -> Iterator[None]:
         raise
     finally:
         _ITEM.reset(token)
+
+
+def item() -> str:
+    """Return the item that calls are about now; empty if none is named."""
+    return _ITEM.get()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -231,8 +240,8 @@ def generator_states() -> list[bytes]:
     numpy, torch = sys.modules["numpy"], sys.modules["torch"]
     tensors = [torch.get_rng_state()]
     tensors += torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    drawn = [str(random.getstate()), str(numpy.random.get_state(legacy=False)["state"]["pos"])]
-    return [*map(str.encode, drawn), *(one.numpy().tobytes() for one in tensors)]
+    drawn = [random.getstate(), numpy.random.get_state()]
+    return [*map(pickle.dumps, drawn), *(one.numpy().tobytes() for one in tensors)]
 
 
 def is_raised_by(error: BaseException, package: str) -> bool:

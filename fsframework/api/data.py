@@ -9,7 +9,6 @@ from typing import Any
 
 from fsframework.api.components import Component, component
 from fsframework.api.session import open_session
-from fsframework.components.objects import component_of
 from fsframework.components.registry import Registry
 from fsframework.engine.detection import Detection
 from fsframework.engine.lineage import SplitCounts, data_problems, split_counts
@@ -65,7 +64,7 @@ def opened(
     if isinstance(data, Dataset):
         if options:
             raise OptionError("an open data set has its options already; open another one")
-        return component_of(registry, "dataset", data), data
+        return component(registry, "dataset", data), data
     found = component(registry, "dataset", data, options)
     made: Dataset = found.create()
     return found, made

@@ -8,17 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fsframework.api.session import Session, open_session
-from fsframework.engine.configuration import (
-    Experiment,
-    resolve_experiment,
+from fsframework.engine.configuration import Experiment, resolve_experiment
+from fsframework.engine.options import (
+    ARGUMENTS,
+    LISTS,
+    OF_RUN,
+    given_tree,
+    merged,
+    read_config,
 )
-from fsframework.engine.options import given_tree, merged, read_config
 from fsframework.engine.progress import Reporter
 
 if TYPE_CHECKING:
     from fsframework.api.arguments import Arguments
 
 __all__ = [
+    "ARGUMENTS",
+    "LISTS",
+    "OF_RUN",
     "Description",
     "Experiment",
     "describe",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +11,24 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from fsframework._calls import seeded
+from fsframework._calls import Called, item, seeded
 from fsframework.api.components import Component
 from fsframework.api.data import opened
 from fsframework.api.experiments import describe
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
+from fsframework.components.resolution import resolve_settings
 from fsframework.engine.cache.images import Pixels, store_of
 from fsframework.engine.configuration import Experiment
-from fsframework.engine.learning.evaluation import ImageSource, embedded
-from fsframework.engine.learning.evaluation import evaluate as evaluate_model
+from fsframework.engine.learning.evaluation import (
+    Classifier,
+    ImageSource,
+    ModelClassifier,
+    embedded,
+)
+from fsframework.engine.learning.evaluation import evaluate as evaluate_tasks
 from fsframework.engine.learning.model import (
     FewShotModel,
     base_classes_of,
@@ -31,9 +38,10 @@ from fsframework.engine.learning.model import (
 )
 from fsframework.engine.learning.scoring import Scorer
 from fsframework.engine.learning.training import start_stages
-from fsframework.engine.session import Session, resolve_device
+from fsframework.engine.options import Settings, given_tree
+from fsframework.engine.session import resolve_device
 from fsframework.engine.stages import Precision
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.values import (
@@ -41,7 +49,7 @@ from fsframework.values import (
     Arms,
     ImagePool,
     IntArray,
-    Outcomes,
+    QueryBatch,
     TaskSet,
     UInt8Array,
 )
@@ -56,7 +64,7 @@ __all__ = [
     "resolve_device",
 ]
 
-Classifier = Callable[[UInt8Array, IntArray, UInt8Array], Any]
+Function = Callable[[UInt8Array, IntArray, UInt8Array], Any]
 """Maps support images, their labels and query images of one task to scores of the queries."""
 
 _USUAL_SIZE = 84
@@ -303,13 +311,13 @@ def _trained(network: FewShotModel) -> Trained:
 
 
 def evaluate(  # noqa: PLR0913 - an option each
-    model: Run | Model | FewShotMethod | Classifier,
+    model: Run | Model | Function,
     tasks: Arms | Mapping[str, TaskSet] | TaskSet,
     data: Any,
     *,
     pool: ImagePool | None = None,
     image_size: int | None = None,
-    query_batch: str = "task",
+    query_batch: QueryBatch = "task",
     device: str = "auto",
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
@@ -322,22 +330,27 @@ def evaluate(  # noqa: PLR0913 - an option each
             support labels, query images) -> scores``. A callable gets one task per call: RGB
             images uint8 ``(n, H, W, 3)``, labels int64 ``0 ... way - 1``; it returns finite
             scores ``(queries, way)``, columns in the order of the labels, higher is likelier. The
-            order of the queries reveals nothing about their classes.
+            order of the queries reveals nothing about their classes. Some tasks are asked again,
+            and in another order, and a callable that then answers otherwise is refused; one whose
+            answers depend on the other queries has a true attribute ``transductive``.
         tasks: what ``fsframework.draw`` returned, or task sets by name, or one task set.
         data: that the tasks were drawn from: what ``fsframework.dataset`` takes.
         pool: that the tasks were drawn from, if it is not a split of the data.
         image_size: height and width of the images that a callable gets, in pixels; by default
-            the data set's own size, else 84.
+            the data set's own size, else 84. A model has a size of its own.
         query_batch: ``task`` passes a model all queries of a task together, ``class`` those of one
             class at a time.
         device: that a run's model computes on.
         progress: whether progress is shown on standard error.
 
     Returns:
-        Outcomes by name of the arm, with their tasks.
+        Outcomes by name of the arm, with their tasks. The ``notes`` of each are what a reader must
+        know, such as that many best scores are tied.
 
     Raises:
         DataError: the tasks are not of these data, or the scores are malformed.
+        OptionError: an argument is of the wrong kind or out of range; the message names it.
+        PluginError: answers depend on the order of the queries, or change from call to call.
 
     >>> import numpy as np
     >>> import fsframework as fsf
@@ -350,18 +363,25 @@ def evaluate(  # noqa: PLR0913 - an option each
     (10, 2, 2)
     """
     session = open_session(runs_dir=runs_dir, cache_dir=cache_dir, progress=progress)
+    given = {"image_size": image_size, "query_batch": query_batch, "device": device}
+    settings, _ = resolve_settings(Settings, given_tree(given, "call"), "settings")
     arms = _arms_of(tasks)
+    if not isinstance(pool, ImagePool | None):
+        raise OptionError(f"pool must be what fsframework.pool returned, not {_called(pool)}")
     component, source = opened(session.registry, data)
-    if isinstance(model, Run):
-        model = model.model(device=device)
-    if isinstance(model, FewShotMethod):
-        raise OptionError(
-            f"{type(model).__name__} needs a backbone: give "
-            f"fsframework.model({type(model).__name__}(...), backbone=...)"
-        )
-    size, how = image_size or source.native_size or _USUAL_SIZE, "bilinear"
-    if isinstance(model, Model):
-        size, how = model.network.size, model.network.interpolation
+    found = model.model(device=settings.device) if isinstance(model, Run) else model
+    device_type = resolve_device(settings.device).type
+    if isinstance(found, Model):
+        size, how = found.network.size, found.network.interpolation
+        if settings.image_size not in (None, size):
+            asked = argument("image_size", settings.image_size)
+            raise OptionError(f"{asked}: the model has its own size, {size}; leave this out")
+        if settings.device != "auto" and device_type != found.network.mean.device.type:
+            asked = argument("device", settings.device)
+            raise OptionError(f"{asked}: the model is on {found.network.mean.device} already")
+    else:
+        _check_function(found)
+        size, how = settings.image_size or source.native_size or _USUAL_SIZE, "bilinear"
     store = store_of(component, source, size, how, "exact", session.workspace)
     rows = _rows(arms, source, pool)
     used = np.unique(rows[np.unique(np.concatenate([t.images.ravel() for t in arms.values()]))])
@@ -369,24 +389,82 @@ def evaluate(  # noqa: PLR0913 - an option each
     pixels = Pixels(store, rows, "", session.reporter)
     outcomes = {}
     for arm, chosen in arms.items():
-        if isinstance(model, Model):
-            found = ImageSource.computed(model.network, pixels, chosen)
-            batch: Any = query_batch
-            outcomes[arm] = evaluate_model(
-                model.network, chosen, found,
-                label=f"{arm} tasks", reporter=session.reporter, query_batch=batch,
-            )  # fmt: skip
+        if isinstance(found, Model):
+            images = ImageSource.computed(found.network, pixels, chosen)
+            classifier: Classifier = ModelClassifier(found.network, images)
         else:
-            outcomes[arm] = _asked(model, chosen, pixels, f"{arm} tasks", session)
+            classifier = _FunctionClassifier(found, pixels, arm)
+        outcomes[arm] = evaluate_tasks(
+            classifier, chosen,
+            label=f"{arm} tasks", reporter=session.reporter, query_batch=settings.query_batch,
+        )  # fmt: skip
     return ArmOutcomes(outcomes, arms)
 
 
+def _called(value: Any) -> str:
+    """Return how messages name a value of the wrong kind."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    plain = value is None or isinstance(value, (str, int, float))
+    return repr(value)[:80] if plain else f"a value of the type {type(value).__name__}"
+
+
+def _check_function(model: Any) -> None:
+    """Check that a model can be called with a task.
+
+    Raises:
+        OptionError: it cannot; the message says what to give instead.
+    """
+    cls = model if isinstance(model, type) else type(model)
+    if issubclass(cls, FewShotMethod):
+        raise OptionError(
+            f"{cls.__name__} needs a backbone: give "
+            f"fsframework.model({cls.__name__}(...), backbone=...)"
+        )
+    if issubclass(cls, nn.Module):
+        raise OptionError(
+            f"model is the PyTorch module {cls.__name__}, which embeds images but knows no tasks: "
+            'give fsframework.model("ncc", backbone=module), or another method in place of ncc'
+        )
+    if hasattr(cls, "fit") and hasattr(cls, "predict") and (cls is model or not callable(model)):
+        raise OptionError(
+            f"model is the estimator {cls.__name__}, which is to be fitted to each task: give a "
+            "function around it",
+            picture=_AROUND_ESTIMATOR,
+        )
+    try:
+        fits = callable(model) and cls is not model
+        if fits:
+            inspect.signature(model).bind(None, None, None)
+    except TypeError:
+        fits = False
+    except ValueError:  # a function of C, whose arguments are not known
+        pass
+    if not fits:
+        raise OptionError(
+            "model must be a run, what fsframework.model returned, or a function of support "
+            f"images, support labels and query images that returns scores, not {_called(model)}"
+        )
+
+
+_AROUND_ESTIMATOR = """\
+def classifier(support, labels, query):
+    fitted = sklearn.base.clone(estimator).fit(support.reshape(len(support), -1), labels)
+    return fitted.predict_proba(query.reshape(len(query), -1))"""
+
+
 def _arms_of(tasks: Arms | Mapping[str, TaskSet] | TaskSet) -> Arms:
-    if isinstance(tasks, Arms):
-        return tasks
     if isinstance(tasks, TaskSet):
-        return Arms({tasks.arm or tasks.sampler: tasks})
-    return Arms(tasks)
+        tasks = {tasks.arm or tasks.sampler: tasks}
+    wanted = "tasks must be what fsframework.draw returned, task sets by name, or one task set"
+    if not isinstance(tasks, Mapping) or not tasks:
+        raise OptionError(f"{wanted}, not {_called(tasks)}")
+    for name, one in tasks.items():
+        if not (isinstance(name, str) and isinstance(one, TaskSet)):
+            raise OptionError(f"{wanted}; {name!r} is {_called(one)}")
+        if not len(one):
+            raise DataError(f"tasks: there are none of the arm {name!r}")
+    return tasks if isinstance(tasks, Arms) else Arms(tasks)
 
 
 def _rows(arms: Arms, source: Dataset, pool: ImagePool | None) -> IntArray:
@@ -421,42 +499,61 @@ def _split_with(digest: str, source: Dataset) -> ImagePool:
     )
 
 
-def _asked(
-    model: Classifier, tasks: TaskSet, pixels: Pixels, label: str, session: Session
-) -> Outcomes:
-    """Ask a callable, task by task."""
-    count, way, n_query = tasks.query.shape
-    predictions = np.empty(tasks.query.shape, np.int16)
-    labels = np.repeat(np.arange(way), tasks.n_shot)
-    with session.reporter.stage(label, count) as advance:
-        for t in range(count):
-            # The position of a query must not reveal its class.
-            order = np.random.default_rng([t, way * n_query]).permutation(way * n_query)
-            scores = _checked(
-                model(
-                    pixels[tasks.support[t].ravel()],
-                    labels.copy(),
-                    pixels[tasks.query[t].ravel()[order]],
-                ),
-                (way * n_query, way),
-                t,
+class _FunctionClassifier(Classifier):
+    """A function of the user, which is asked one task at a time.
+
+    Args:
+        arm: name of the arm that it is asked about.
+    """
+
+    def __init__(self, function: Function, pixels: Pixels, arm: str) -> None:
+        self._function, self._pixels, self._arm = function, pixels, arm
+        name = getattr(function, "__name__", type(function).__name__)
+        self.plugin = Called("model", name, getattr(function, "__module__", None) or "")
+        self.transductive = bool(getattr(function, "transductive", False))
+
+    def scores(self, support: IntArray, query: IntArray) -> Tensor:
+        """Return 1 for the best scores of each query, else 0."""
+        way, shot = support.shape[1:]
+        found = []
+        for shown, asked in zip(support, query, strict=True):
+            labels = np.repeat(np.arange(way), shot)
+            scores = self._function(self._pixels[shown.ravel()], labels, self._pixels[asked])
+            found.append(self._best(scores, (len(asked), way)))
+        return torch.from_numpy(np.stack(found)).to(torch.int8)
+
+    def _best(self, scores: Any, shape: tuple[int, int]) -> npt.NDArray[np.bool_]:
+        """Return which scores are the best of their query, in the type that they came in.
+
+        Raises:
+            DataError: they are not finite real numbers of a shape.
+        """
+        try:
+            # A list is right for every type, device and layout of tensor that has values.
+            found: npt.NDArray[Any] = np.asarray(
+                scores.tolist() if isinstance(scores, Tensor) else scores
             )
-            answers = np.empty(way * n_query, np.int16)
-            answers[order] = scores.argmax(axis=1)
-            predictions[t] = answers.reshape(way, n_query)
-            advance(1)
-    return Outcomes.of(tasks, predictions)
-
-
-def _checked(scores: Any, expected: tuple[int, int], task: int) -> npt.NDArray[np.float64]:
-    if isinstance(scores, Tensor):
-        scores = scores.detach().cpu()
-    found = np.asarray(scores)
-    if found.shape != expected:
+            sound = found.dtype.kind in "fiu" and not np.ma.is_masked(scores)
+        except Exception:  # whatever an object raises that cannot be made an array
+            sound = False
+        if not sound:
+            what = _described(scores)
+        elif found.shape != shape:
+            what = f"numbers of shape {found.shape}"
+        elif not np.isfinite(found).all():
+            what = f"numbers of which {(~np.isfinite(found)).sum()} are not finite"
+        else:
+            best: npt.NDArray[np.bool_] = found == found.max(axis=1, keepdims=True)
+            return best
         raise DataError(
-            f"task {task}: the model returned scores of shape {found.shape}; they must be of shape "
-            f"{expected}: a row per query, a column per class"
+            f"{self._arm} {item()}: the model returned {what}; it must return finite real numbers "
+            f"of shape {shape}, a row per query and a column per class"
         )
-    if found.dtype.kind not in "fiu" or not np.isfinite(found).all():
-        raise DataError(f"task {task}: the model's scores must be finite real numbers")
-    return found.astype(np.float64)
+
+
+def _described(scores: Any) -> str:
+    if isinstance(scores, Tensor):
+        kind, layout = (str(one).removeprefix("torch.") for one in (scores.dtype, scores.layout))
+        return f"a {layout} tensor of {kind} on {scores.device}"
+    kind = getattr(scores, "dtype", "")
+    return f"a value of the type {type(scores).__name__}" + (f" of {kind}" if kind != "" else "")

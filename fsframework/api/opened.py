@@ -20,14 +20,7 @@ from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.values import Arms, ImagePool, TaskSet
 
-__all__ = [
-    "Detection",
-    "OpenedImages",
-    "detection",
-    "draw_tasks",
-    "open_images",
-    "open_tasks",
-]
+__all__ = ["Detection", "OpenedImages", "detection", "draw_tasks", "open_images", "open_tasks"]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -160,8 +160,11 @@ class Run:
 
         return RunImages(self, plugins).read(indices)
 
-    def model(self, *, device: str = "auto") -> Model:
+    def model(self, *, device: str = "auto", plugins: Sequence[str | Path] = ()) -> Model:
         """Return its trained method and backbone, ready for ``fsframework.evaluate``.
+
+        Args:
+            plugins: Python files whose plugin classes are loaded too.
 
         Raises:
             DataError: it was trained with several seeds: each of its ``runs`` has a model.
@@ -170,7 +173,7 @@ class Run:
         from fsframework.api.models import model_of
 
         tree = tree_of_call({"model": self._single().folder, "device": device})
-        return model_of(resolved(tree, open_session(progress=False)))
+        return model_of(resolved(tree, open_session(plugins=plugins, progress=False)))
 
     def to_json(self) -> dict[str, Any]:
         """Return seeds, estimates, notes and folders of the runs as JSON values."""
@@ -390,9 +393,6 @@ class Runs(Sequence[Run]):
 
     def __len__(self) -> int:
         return len(self._runs)
-
-    def __iter__(self) -> Iterator[Run]:
-        return iter(self._runs)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per run: its settings, and every estimate with its bounds."""

@@ -45,12 +45,10 @@ __all__ = [
     "flat_options",
     "group",
     "key_values",
-    "listed",
     "option_leaves",
     "option_of",
     "plugin_names",
     "run_names",
-    "runnable_group",
     "session_of",
     "shared",
     "tree_of",
@@ -218,34 +216,23 @@ CONFIGURATION = ("option", "config", "allow-code", "plugin")
 """Shared options that set anything that a run can be told; ``tree_of`` reads them."""
 
 
-def shared(*names: str) -> Callable[[F], F]:
+def shared(*names: str, several: bool = False) -> Callable[[F], F]:
     """Add shared options to a command, by their names without dashes: ``shared("dataset", "way")``.
 
     The callback gets each under its name with underscores, except ``statistics`` of
     ``--statistic``, ``options`` of ``-o``, ``plugin_files`` of ``--plugin`` and ``as_json`` of
     ``--json``; it gets nothing of ``--workers``.
+
+    Args:
+        several: whether the values of each may be several, separated by commas; it is then a text.
     """
 
     def add(function: F) -> F:
         for name in reversed(names):
             flags = ("-o", "--option") if name == "option" else (f"--{name}",)
             option = _shared_option(name)
-            function = click.option(*flags, option.name, **_settings(option))(function)
-        return function
-
-    return add
-
-
-def listed(*names: str) -> Callable[[F], F]:
-    """Add shared options whose values may be several, separated by commas; see ``shared``.
-
-    The callback gets each as a text, or ``None``.
-    """
-
-    def add(function: F) -> F:
-        for name in reversed(names):
-            settings = _settings(_shared_option(name), several=True)
-            function = click.option(f"--{name}", **settings)(function)
+            settings = _settings(option, several=several)
+            function = click.option(*flags, option.name, **settings)(function)
         return function
 
     return add
@@ -272,11 +259,6 @@ class GroupedCommand(cloup.Command):
             self.ungrouped_options = []
         super().format_params(ctx, formatter)
 
-    def get_short_help_str(self, limit: int = 45) -> str:
-        """Return the whole summary, whatever the limit."""
-        del limit
-        return super().get_short_help_str(limit=10_000)
-
 
 def _group_of(title: str, options: Sequence[click.Option]) -> cloup.OptionGroup | None:
     """Return a section of the help, ``None`` where no option is in it."""
@@ -285,19 +267,10 @@ def _group_of(title: str, options: Sequence[click.Option]) -> cloup.OptionGroup 
     return section if options else None
 
 
-class CommandGroup(ListingGroup):
+class CommandGroup(GroupedCommand, ListingGroup):
     """A group of such commands, to which other packages can add their own."""
 
     command_class = GroupedCommand
-
-
-class RunnableGroup(GroupedCommand, ListingGroup):
-    """A command that also has commands below it."""
-
-    command_class = GroupedCommand
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, invoke_without_command=True, **settings)
 
 
 def command(name: str | None = None, **settings: Any) -> Callable[[Any], GroupedCommand]:
@@ -308,16 +281,6 @@ def command(name: str | None = None, **settings: Any) -> Callable[[Any], Grouped
         settings: as of ``click.command``.
     """
     return click.command(name, cls=GroupedCommand, **settings)
-
-
-def runnable_group(name: str | None = None, **settings: Any) -> Callable[[Any], RunnableGroup]:
-    """Turn a function into a command that also has commands below it.
-
-    Args:
-        name: by default the function's.
-        settings: as of ``click.group``.
-    """
-    return click.command(name, cls=RunnableGroup, **settings)
 
 
 def group(name: str | None = None, **settings: Any) -> Callable[[Any], CommandGroup]:
@@ -365,10 +328,7 @@ def check_output(path: Path, *suffixes: str, force: bool) -> None:
         raise OptionError(f"{path} exists; give --force to replace it")
 
 
-_ORIGINS = {
-    ParameterSource.COMMANDLINE: "command line",
-    ParameterSource.ENVIRONMENT: "environment",
-}
+_ORIGINS = {ParameterSource.COMMANDLINE: "command line", ParameterSource.ENVIRONMENT: "environment"}
 """Where options come from, the strongest first."""
 
 
@@ -392,12 +352,7 @@ def tree_of(
     Raises:
         OptionError: an ``-o`` without ``=``; or the file is wrong.
     """
-    from fsframework.engine.options import (
-        ARGUMENTS,
-        given_tree,
-        merged,
-        read_config,
-    )
+    from fsframework.engine.options import ARGUMENTS, given_tree, merged, read_config
 
     trees = []
     for source, origin in _ORIGINS.items():

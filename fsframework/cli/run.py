@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import (
-    CONFIGURATION,
-    command,
-    experiment_of,
-    flat_options,
-    shared,
-)
+from fsframework.cli.options import CONFIGURATION, command, experiment_of, flat_options, shared
 from fsframework.engine.options import OF_RUN
 
 if TYPE_CHECKING:

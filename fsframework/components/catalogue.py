@@ -16,13 +16,7 @@ import msgspec
 from fsframework._reading import check_version, parse_json, read_file
 from fsframework.errors import DataError
 
-__all__ = [
-    "ADDED_VERSION",
-    "Added",
-    "added_folder",
-    "options_added",
-    "read_added",
-]
+__all__ = ["ADDED_VERSION", "Added", "added_folder", "options_added", "read_added"]
 
 ADDED_VERSION = 1
 _FILE = "datasets.json"

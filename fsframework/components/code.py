@@ -42,6 +42,8 @@ _ALL_GLOBALS = {"globals", "eval", "exec"}
 _VARIABLES = {"environ", "getenv"}
 _PLAIN = {int, float, complex, str, bytes, bool, type(None)}
 _CONTAINERS = (tuple, list, dict, set, frozenset)
+_STANDARD = Path(sysconfig.get_path("stdlib"))
+_MAKERS = {"abc", "builtins", "types"}
 _HEAP_TYPE = 1 << 9
 """Flag of the classes that Python code makes."""
 _LONGEST_PATH = 1024
@@ -95,12 +97,16 @@ def code_of(cls: type[Any], instance: Any = None) -> Code:
 def state_digest(instance: Any) -> str:
     """Digest the attributes of an object, except those that it caches."""
     cls = type(instance)
-    state = object.__reduce_ex__(instance, 4)[2]
-    named, slots = state if isinstance(state, tuple) else (state, None)
     kept = {
         name: value
-        for name, value in sorted((named or {}).items())
+        for name, value in sorted(vars(instance).items())
         if not isinstance(getattr(cls, name, None), functools.cached_property)
+    }
+    slots = {
+        name: value.__get__(instance)
+        for base in cls.__mro__
+        for name, value in vars(base).items()
+        if isinstance(value, types.MemberDescriptorType) and hasattr(instance, name)
     }
     return _Walk(cls).digest(kept, slots)
 
@@ -161,19 +167,19 @@ class _Walk:
             return getattr(loaded, "__spec__", None) is None
         if top_level(module) == "fsframework" or _is_standard(file):
             return False
+        if not file.is_absolute():  # made by a library, as torch.ops
+            return top_level(module) != module and self.owns(top_level(module))
         own = top_level(module) == self.package or may_change(module, file)
         if own and file.exists():
             self.modules[module] = file
         return own
 
     def _owns_class(self, cls: type[Any]) -> bool:
-        """Whether a class is one's own; one made by a call may have the caller's module."""
-        if self.owns(cls.__module__):
-            return True
-        found: Any = sys.modules.get(cls.__module__)
-        for name in cls.__qualname__.split("."):
-            found = getattr(found, name, None)
-        return found is not cls and bool(cls.__flags__ & _HEAP_TYPE)
+        """Whether a class is one's own; a module that makes classes may be named in its place."""
+        if cls.__module__ not in _MAKERS:
+            return self.owns(cls.__module__)
+        known = getattr(sys.modules[cls.__module__], cls.__qualname__, None) is cls
+        return not known and bool(cls.__flags__ & _HEAP_TYPE)
 
     def _inner(self, value: Any) -> Iterator[Any]:
         """Yield what a value consists of."""
@@ -234,7 +240,7 @@ class _Walk:
     def _function(self, function: Any) -> Iterator[Any]:
         yield function.__qualname__
         code, cells = function.__code__, function.__closure__ or ()
-        held = [cell.cell_contents for cell in cells if _is_filled(cell)]
+        held = [cell.cell_contents for cell in cells if cell != types.CellType()]  # not empty
         if not self.owns(function.__module__):
             yield function.__module__
             yield from (one for one in held if isinstance(one, (types.FunctionType, type)))
@@ -280,7 +286,8 @@ class _Walk:
             value = vars(module)[name]
             if own or (isinstance(value, types.FunctionType) and self.owns(value.__module__)):
                 yield from (name, value)
-            if isinstance(value, types.ModuleType) and value is not module:
+            inner = isinstance(value, types.ModuleType) and value is not module
+            if inner and (own or top_level(value.__name__) == top_level(module.__name__)):
                 yield from self._attributes(value, names - {name})
 
     def _module(self, module: types.ModuleType) -> Iterator[Any]:
@@ -317,17 +324,16 @@ class _Walk:
 
 def _file_of(module: types.ModuleType) -> Path | None:
     """Return the file of a module; of a package without one, where it would be."""
-    file = getattr(module, "__file__", None)
-    folders = list(getattr(module, "__path__", ()))
-    if file is None and folders:
-        return Path(folders[0], "__init__.py")
-    return None if file is None else Path(file)
+    if (file := getattr(module, "__file__", None)) is not None:
+        return Path(file)
+    spec = getattr(module, "__spec__", None)
+    folders = list(getattr(spec, "submodule_search_locations", None) or ())
+    return Path(folders[0], "__init__.py") if folders else None
 
 
 def _is_standard(file: Path) -> bool:
     """Whether a file is of the standard library, whose names those of a user may shadow."""
-    inside = file.is_relative_to(sysconfig.get_path("stdlib"))
-    return inside and not _ELSEWHERE.intersection(file.parts)
+    return file.is_relative_to(_STANDARD) and not _ELSEWHERE.intersection(file.parts)
 
 
 def _is_seeded(value: Any) -> bool:
@@ -335,11 +341,6 @@ def _is_seeded(value: Any) -> bool:
     numpy = sys.modules.get("numpy")
     drawing = [random.random, *([] if numpy is None else [numpy.random.rand])]
     return any(getattr(one, "__self__", None) is value for one in drawing)
-
-
-def _code(walk: _Walk, code: types.CodeType) -> Iterator[Any]:
-    del walk
-    yield _code_digest(code)
 
 
 _INNER: tuple[tuple[Any, Any], ...] = (
@@ -354,19 +355,11 @@ _INNER: tuple[tuple[Any, Any], ...] = (
     (types.FunctionType, _Walk._function),
     (types.BuiltinFunctionType, _Walk._builtin),
     (types.GetSetDescriptorType, lambda walk, value: iter((value.__qualname__,))),
-    (types.CodeType, _code),
+    (types.CodeType, lambda walk, value: iter((_code_digest(value),))),
     (types.ModuleType, _Walk._module),
     (type, _Walk._class),
 )
 """What a value consists of, by its type."""
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 def _names(code: types.CodeType) -> tuple[set[str], set[str]]:
@@ -408,21 +401,14 @@ def _constants(code: types.CodeType) -> list[Any]:
 
 def _code_digest(code: types.CodeType) -> str:
     """Digest what a function does: neither its docstring nor where it stands in its file."""
-    told = [
-        _code_digest(one) if isinstance(one, types.CodeType) else _constant(one)
-        for one in _constants(code)
-    ]
-    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    counts = f"{code.co_argcount} {code.co_kwonlyargcount} {code.co_flags}"
-    return digest_of(code.co_code, code.co_exceptiontable, told, *names, counts)
+    return digest_of(marshal.dumps(_bare(code), 2))  # later versions depend on what is interned
 
 
-def _constant(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"({','.join(map(_constant, value))})"
-    if isinstance(value, frozenset):
-        return f"{{{','.join(sorted(map(_constant, value)))}}}"
-    return f"{type(value).__name__} {value!r}"
+def _bare(code: types.CodeType) -> types.CodeType:
+    constants = (_bare(c) if isinstance(c, types.CodeType) else c for c in _constants(code))
+    return code.replace(
+        co_consts=tuple(constants), co_filename="", co_firstlineno=1, co_linetable=b""
+    )
 
 
 def may_change(module: str, file: Path) -> bool:
@@ -512,11 +498,10 @@ def _demand_imported(file: Path, root: Path, source: _Source) -> list[Any]:
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None)
     if module is not None and spec is not None:
-        then, digest = _IMPORTED.setdefault(name, (spec, source.digest))
-        if then is not spec:  # it was reloaded
-            _IMPORTED[name] = (spec, source.digest)
-        elif digest != source.digest:
+        then, digest = _IMPORTED.get(name, (None, ""))
+        if then is spec and digest != source.digest:  # nor was it reloaded
             raise _edited(file)
+        _IMPORTED[name] = spec, source.digest
     now = {} if module is None else vars(module)
     changed = {one for one, was in source.constants.items() if now.get(one, was) != was}
     return [(one, now[one]) for one in sorted(changed)]

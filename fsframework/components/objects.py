@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -16,13 +17,25 @@ from fsframework.errors import OptionError, PluginError
 __all__ = ["component_of", "named"]
 
 
-def component_of(registry: Registry, kind: str, request: Any) -> Component:
-    """Return a component from a name, a tree of options, a class or an instance.
+def component_of(
+    registry: Registry, kind: str, request: Any, options: Mapping[str, Any] | None = None
+) -> Component:
+    """Return a component with its options; ``create`` makes its instance.
+
+    Args:
+        registry: of the session that it belongs to.
+        kind: of plugin, such as ``dataset``.
+        request: a name, a mapping of a name and options, a class or an instance; options are plain
+            values, or ``Given`` where the record should say where they come from.
+        options: in addition to those in ``request``.
 
     Raises:
         PluginError: the plugin is unknown or cannot be loaded, or the class is not of the kind.
         OptionError: an option is unknown or not allowed, or an instance does not store one.
     """
+    if options:
+        tree = dict(request) if isinstance(request, Mapping) else {"name": request}
+        request = {**tree, **options}
     return resolve_component(registry, kind, named(registry, kind, request))
 
 
@@ -60,7 +73,7 @@ def named(registry: Registry, kind: str, request: Any) -> Any:
         value = backbone_of(value)
     cls = value if isinstance(value, type) else type(value)
     if kind_of(cls) != kind:
-        what = repr(value) if value is not cls else f"the class {cls.__name__}"
+        what = f"the class {cls.__name__}" if value is cls else reprlib.repr(value)
         raise PluginError(
             f"{kind} must be a name, a {kind} class or an instance of one, not {what}"
         )

@@ -22,7 +22,7 @@ from fsframework.components.resolution import Component, plain
 from fsframework.engine.cache.images import Pixels
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.batches import Split
-from fsframework.engine.learning.evaluation import ImageSource, evaluate
+from fsframework.engine.learning.evaluation import ImageSource, ModelClassifier, evaluate
 from fsframework.engine.learning.history import Curve
 from fsframework.engine.learning.model import (
     WEIGHTS_NAME,
@@ -202,7 +202,7 @@ class _Job:
                 record = self._with_training(record, model, splits)
         record = self._with_weights(record, model, tested, splits)
         outcomes = self._outcomes(model, tested, record)
-        notes = _interval_notes(outcomes, self.settings.interval)
+        notes = _outcome_notes(outcomes, self.settings.interval)
         record = replace(
             self._with_estimates(record, outcomes),
             status="finished",
@@ -352,9 +352,8 @@ class _Job:
                 features = source()
                 with self.timer(f"evaluation-{arm}"):
                     answered = evaluate(
-                        model,
+                        ModelClassifier(model, features),
                         tasks,
-                        features,
                         label=f"{arm} tasks",
                         partial=self.folder / f"partial-{arm}.safetensors",
                         reporter=reporter,
@@ -528,9 +527,10 @@ def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict
     }
 
 
-def _interval_notes(outcomes: ArmOutcomes, interval: Interval) -> Iterator[str]:
-    """Yield warnings about intervals that these outcomes cannot support."""
+def _outcome_notes(outcomes: ArmOutcomes, interval: Interval) -> Iterator[str]:
+    """Yield what is noted of outcomes, and warnings about intervals that they cannot support."""
     for arm, answered in outcomes.items():
+        yield from (f"{arm} tasks: {note}" for note in answered.notes)
         if (warning := saturation(answered)) is not None:
             yield f"{arm} tasks: {warning}"
         if (warning := bootstrap_of_few(interval, len(answered))) is not None:

@@ -45,6 +45,7 @@ class Outcomes:
         task_digest: ``TaskSet.digest`` of the tasks.
         n_images: number of distinct images in all tasks; ``reuses_images`` whether two share any.
         query_batch: which queries the method saw together.
+        notes: what a reader of the answers must know, such as that many best scores are tied.
 
     Raises:
         DataError: the shape is wrong, a prediction is not a way of the task, or the number of
@@ -60,6 +61,7 @@ class Outcomes:
     n_images: int
     reuses_images: bool
     query_batch: QueryBatch = "task"
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         array = frozen(self.predictions, np.int16, "predictions", 3)
@@ -70,13 +72,20 @@ class Outcomes:
         _check_images(self.n_images)
 
     @classmethod
-    def of(cls, tasks: TaskSet, predictions: IntArray, query_batch: QueryBatch = "task") -> Self:
+    def of(
+        cls,
+        tasks: TaskSet,
+        predictions: IntArray,
+        query_batch: QueryBatch = "task",
+        notes: tuple[str, ...] = (),
+    ) -> Self:
         """Build outcomes from predictions ``(T, way, n_query)`` and their tasks."""
         if predictions.shape != tasks.query.shape:
             raise DataError(
                 f"predictions of shape {predictions.shape} for queries of {tasks.query.shape}"
             )
-        return cls(predictions, tasks.digest, tasks.n_images, tasks.reuses_images, query_batch)
+        known = tasks.digest, tasks.n_images, tasks.reuses_images
+        return cls(predictions, *known, query_batch, notes)
 
     def __len__(self) -> int:
         return int(self.predictions.shape[0])
@@ -85,7 +94,7 @@ class Outcomes:
         accuracy = f"{100 * self.task_accuracy.mean():.1f} %" if len(self) else "unknown"
         return (
             f"<{type(self).__name__}: {len(self):,} tasks, mean accuracy {accuracy}, "
-            f"{self.scope} intervals>"
+            f"{self.scope} intervals>{''.join(f' note: {note}' for note in self.notes)}"
         )
 
     @property
@@ -125,6 +134,7 @@ class Outcomes:
             "n_images": self.n_images,
             "reuses_images": self.reuses_images,
             "query_batch": self.query_batch,
+            "notes": self.notes,
         }
 
     def save(self, path: str | Path) -> None:
@@ -155,7 +165,8 @@ class Outcomes:
         try:
             if header["what"] == _ACCURACIES:
                 return AccuracyOutcomes(_numbers(table, "accuracy"), *known)
-            return Outcomes(_predictions(table, header), *known, header.get("query_batch", "task"))
+            told = header.get("query_batch", "task"), tuple(header.get("notes", ()))
+            return Outcomes(_predictions(table, header), *known, *told)
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
 
@@ -175,6 +186,7 @@ class _Header(TypedDict):
     n_way: NotRequired[int]
     n_query: NotRequired[int]
     query_batch: NotRequired[QueryBatch]
+    notes: NotRequired[list[str]]
 
 
 def _numbers(table: Any, name: str) -> npt.NDArray[Any]:

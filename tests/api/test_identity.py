@@ -36,8 +36,7 @@ PACKAGE = {
             return getattr(import_module("fsf_mine._lazy"), name)
     """,
     "_base.py": """
-        from fsframework.interfaces import AttributeDetector, FewShotMethod
-from fsframework.values import ImageRecord
+        from fsframework.interfaces import FewShotMethod
 
         class Base(FewShotMethod):
             learns_from = "nothing"
@@ -120,8 +119,7 @@ def test_a_run_is_reused_unless_code_that_it_imports_has_changed(package: Path) 
 NEAREST = """
 import torch
 from fsframework.errors import PluginError
-from fsframework.interfaces import AttributeDetector, FewShotMethod
-from fsframework.values import ImageRecord
+from fsframework.interfaces import FewShotMethod
 
 class {name}(FewShotMethod):
     learns_from = "nothing"

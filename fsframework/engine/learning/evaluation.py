@@ -31,7 +31,7 @@ from fsframework.engine.stages import Precision
 from fsframework.errors import DataError, argument
 from fsframework.values import IntArray, Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of
 
-__all__ = ["ImageSource", "embedded", "evaluate", "predict"]
+__all__ = ["Classifier", "ImageSource", "ModelClassifier", "embedded", "evaluate", "predict"]
 
 _IMAGES_A_BATCH = {"cpu": 16, "cuda": 512}
 """Images per forward pass, by the kind of device (others are treated as a CPU). On a CPU more are
@@ -273,99 +273,160 @@ def _fits(items: Tensor, device: torch.device) -> bool:
     return items.numel() * items.element_size() <= free // 2
 
 
-class _Predictor:
-    """Predicts slices of a task set, whose indices are moved to the device once.
+class Classifier:
+    """What answers the queries of tasks; the base of a model's and of a function's."""
 
-    With queries by class, a method sees each way's queries as a separate task with the same
+    plugin: object
+    """Whom messages name."""
+
+    transductive: bool = False
+    """Whether a score may depend on the other queries, and so on their order."""
+
+    @property
+    def identity(self) -> str:
+        """What its answers depend on besides the tasks."""
+        raise NotImplementedError
+
+    @property
+    def remark(self) -> str:
+        """A sentence for readers of its answers; empty if there is none."""
+        return ""
+
+    def tasks_at_once(self, tasks: TaskSet) -> int:
+        """Return how many tasks ``scores`` is called for at once."""
+        del tasks
+        return 1
+
+    def scores(self, support: IntArray, query: IntArray) -> Tensor:
+        """Score images ``(tasks, n)`` for classes given by images ``(tasks, way, shot)``.
+
+        Returns:
+            Finite numbers ``(tasks, n, way)``; higher is likelier.
+        """
+        raise NotImplementedError
+
+
+class ModelClassifier(Classifier):
+    """A model, on the images of a source."""
+
+    def __init__(self, model: FewShotModel, source: ImageSource) -> None:
+        self._model, self._source = model.eval(), source
+        self._scorer = Scorer(model.method)
+        self._buffers: dict[str, Tensor] = {}
+        self.plugin, self.transductive = model.method, model.method.transductive
+
+    @property
+    def identity(self) -> str:
+        """Its weights and the precision of its images."""
+        return f"{self._model.weights_digest()} {self._source.precision}"
+
+    @property
+    def remark(self) -> str:
+        """Which weights it changes, if any."""
+        return self._scorer.remark
+
+    def tasks_at_once(self, tasks: TaskSet) -> int:
+        """Return how many tasks fit the memory that is fast."""
+        source, device, per_task = self._source, self._model.mean.device, int(tasks.images.shape[1])
+        if source.items is None:
+            # A backbone's activations outweigh the pixels, so the number of images counts.
+            return 4 * _limit(_IMAGES_A_BATCH, device) // per_task
+        item_bytes = source.items[0].numel() * source.items.element_size()
+        return min(1024, _limit(_BYTES_A_BATCH, device) // (item_bytes * per_task))
+
+    @torch.no_grad()
+    def scores(self, support: IntArray, query: IntArray) -> Tensor:
+        """Score images; scores of embedded items take little time, so they use full precision."""
+        device, source = self._model.mean.device, self._source
+        shown, asked = (torch.from_numpy(images).to(device) for images in (support, query))
+        with lowered(device, source.precision if source.items is None else "fp32"):
+            return self._scorer(
+                source.gather(self._model, shown, self._buffers, "support"),
+                source.gather(self._model, asked, self._buffers, "query"),
+            )
+
+
+class _Predictor:
+    """Predicts the queries of a task set, a block of tasks at a time.
+
+    With queries by class, a classifier sees each way's queries as a separate task with the same
     support.
     """
 
-    def __init__(
-        self, model: FewShotModel, tasks: TaskSet, source: ImageSource, query_batch: QueryBatch
-    ) -> None:
-        self._device = model.mean.device
-        self._model, self._source = model.eval(), source
-        self.scorer = Scorer(model.method)
+    def __init__(self, classifier: Classifier, tasks: TaskSet, query_batch: QueryBatch) -> None:
+        self._classifier = classifier
         self._parts = tasks.n_way if query_batch == "class" else 1
         self._support = tasks.support.repeat(self._parts, axis=0)
         self._query = tasks.query.reshape(len(self._support), -1)
         self._order = _orders(self._support, self._query)
-        self._shape = tasks.query.shape[1:]
-        self._buffers: dict[str, Tensor] = {}
-        self.tasks_a_batch = max(1, _tasks_a_batch(tasks, source, self._device) // self._parts)
-        self._draws: bool | None = None
-        self.tied = self.asked = 0
+        self._shape = tasks.query.shape
+        self._draws = False
+        self.tasks_a_batch = max(1, classifier.tasks_at_once(tasks) // self._parts)
+        self.tied = 0
 
-    @torch.no_grad()
     def __call__(self, start: int) -> Tensor:
         """Return int16 ``(tasks, way, n_query)`` for the batch that begins with task ``start``."""
-        stop = min(start + self.tasks_a_batch, len(self._query) // self._parts)
-        rows = np.arange(start * self._parts, stop * self._parts)
-        before = generator_states() if self._draws is None else []
-        with about(f"tasks {start} to {stop - 1}"):
-            scores = None if self._draws else self._scored(rows, self._order[rows])
-            if self._draws is None:
-                self._draws = generator_states() != before
-            if self._draws:
-                # What is drawn for a task must not depend on how many there are.
-                whole = np.arange(rows[0], rows[0] + self.tasks_a_batch * self._parts)
-                whole %= len(self._query)
-                scores = self._scored(whole, self._order[whole])[: len(rows)]
-        assert scores is not None
+        scores = self._scored(start, min(start + self.tasks_a_batch, self._shape[0]))
         best = scores.max(dim=2, keepdim=True)
         self.tied += int(((scores == best.values).sum(dim=2) > 1).sum())
-        self.asked += scores.shape[0] * scores.shape[1]
-        way = _put_back(best.indices[:, :, 0].cpu(), self._order[rows])
-        return way.reshape(-1, *self._shape).to(torch.int16)
+        return best.indices.reshape(-1, *self._shape[1:]).to("cpu", torch.int16)
 
-    def _scored(self, rows: IntArray, order: IntArray) -> Tensor:
-        """Return the scores of the queries of some tasks, shown in an order ``(tasks, n)``."""
-        support = torch.from_numpy(self._support[rows]).to(self._device)
-        query = torch.from_numpy(np.take_along_axis(self._query[rows], order, axis=1))
-        reseed(int(rows[0]) // self._parts)
-        # Scores of embedded items take little time, so they use full precision.
-        precision = self._source.precision if self._source.items is None else "fp32"
-        with lowered(self._device, precision):
-            return self.scorer(
-                self._source.gather(self._model, support, self._buffers, "support"),
-                self._source.gather(self._model, query.to(self._device), self._buffers, "query"),
-            )
+    def _scored(self, first: int, last: int, step: int = 1) -> Tensor:
+        """Return the scores of the queries of some tasks, in the order of the task set.
 
-    @torch.no_grad()
-    def check_order(self) -> None:
-        """Check on some tasks that scores of a method do not depend on the order of the queries.
+        Args:
+            step: -1 to ask them in the reverse of their usual order.
+        """
+        rows = slice(first * self._parts, last * self._parts)
+        order = self._order[rows][:, ::step]
+        with about(f"task {first}" if last - first == 1 else f"tasks {first} to {last - 1}"):
+            reseed(first)
+            before = generator_states()
+            query = np.take_along_axis(self._query[rows], order, axis=1)
+            scores = self._classifier.scores(self._support[rows], query)
+            drawn = generator_states() != before
+        self._draws |= drawn
+        if drawn and last - first > 1:
+            # What is drawn for a task must depend on no other.
+            return torch.cat([self._scored(task, task + 1, step) for task in range(first, last)])
+        places = torch.from_numpy(np.argsort(order, axis=1)[:, :, None]).to(scores.device)
+        return scores.take_along_dim(places, dim=1)
+
+    def check(self) -> None:
+        """Check on some tasks that answers depend on nothing but the task.
 
         Raises:
-            PluginError: they do, and the method is not declared transductive.
+            PluginError: they change when the classifier is asked again, or in another order though
+                it is not declared transductive.
         """
-        method = self._model.method
-        rows = np.arange(min(len(self._query), self.tasks_a_batch, _TASKS_IN_TWO_ORDERS))
-        if method.transductive or self._draws is not False:
-            return
-        orders = self._order[rows], self._order[rows][:, ::-1]
-        first, second = (
-            _put_back(self._scored(rows, order).argmax(dim=2).cpu(), order) for order in orders
-        )
-        changed = int((first != second).sum())
-        if changed > max(1, _MOST_CHANGED * first.numel()):
-            raise malformed(
-                method,
-                "scores",
-                f"other answers to {changed} of {first.numel()} queries when these came in "
-                "another order",
-                "the same, or be declared transductive",
-            )
+        usual = self._first_answers(1)
+        self._compare(usual, self._first_answers(1), "when it was asked again", "the same")
+        if not (self._classifier.transductive or self._draws):
+            wanted = "the same, or be declared transductive"
+            again = self._first_answers(-1)
+            self._compare(usual, again, "when these came in another order", wanted)
+
+    def _first_answers(self, step: int) -> Tensor:
+        last = min(self._shape[0], _TASKS_ASKED_AGAIN)
+        starts = range(0, last, self.tasks_a_batch)
+        blocks = ((start, min(start + self.tasks_a_batch, last)) for start in starts)
+        return torch.cat([self._scored(*block, step).argmax(dim=2) for block in blocks])
+
+    def _compare(self, usual: Tensor, again: Tensor, when: str, wanted: str) -> None:
+        changed = int((usual != again).sum())
+        if changed > max(1, _MOST_CHANGED * usual.numel()):
+            found = f"other answers to {changed} of {usual.numel()} queries {when}"
+            raise malformed(self._classifier.plugin, "scores", found, wanted)
 
     @property
-    def remark(self) -> str:
-        """A sentence on ties; empty if there are few."""
-        share = self.tied / max(1, self.asked)
-        if share <= _MOST_TIED:
-            return ""
-        return f"{100 * share:.1f} % of queries have tied best scores; the first class is taken"
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences for readers of the answers."""
+        share = self.tied / max(1, self._query.size)
+        tied = f"{100 * share:.1f} % of queries have tied best scores; the first class is taken"
+        return tuple(filter(None, (self._classifier.remark, tied if share > _MOST_TIED else "")))
 
 
-_TASKS_IN_TWO_ORDERS = 8
+_TASKS_ASKED_AGAIN = 8
 _MOST_CHANGED, _MOST_TIED = 0.01, 0.01
 
 
@@ -396,32 +457,17 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def _put_back(ways: Tensor, order: IntArray) -> Tensor:
-    """Return the answers ``(tasks, n)`` to shuffled queries in the tasks' own order."""
-    return torch.zeros_like(ways).scatter_(1, torch.from_numpy(order.copy()), ways)
-
-
-def _tasks_a_batch(tasks: TaskSet, source: ImageSource, device: torch.device) -> int:
-    per_task = int(tasks.images.shape[1])
-    if source.items is None:
-        # A backbone's activations outweigh the pixels, so the number of images counts.
-        return max(1, 4 * _limit(_IMAGES_A_BATCH, device) // per_task)
-    item_bytes = source.items[0].numel() * source.items.element_size()
-    return max(1, min(1024, _limit(_BYTES_A_BATCH, device) // (item_bytes * per_task)))
-
-
 def predict(model: FewShotModel, tasks: TaskSet, source: ImageSource) -> npt.NDArray[np.int16]:
     """Return the predicted way of each query, int16 ``(T, way, n_query)``, in evaluation mode."""
-    predictor = _Predictor(model, tasks, source, "task")
+    predictor = _Predictor(ModelClassifier(model, source), tasks, "task")
     with seeded(0):
         parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
     return torch.cat(parts).numpy()
 
 
 def evaluate(
-    model: FewShotModel,
+    classifier: Classifier,
     tasks: TaskSet,
-    source: ImageSource,
     *,
     label: str,
     reporter: Reporter,
@@ -438,37 +484,40 @@ def evaluate(
             the other queries (transductive methods, BatchNorm in training mode), the two give
             different scores.
     """
-    predictor = _Predictor(model, tasks, source, query_batch)
-    identity = digest_of(tasks.digest, model.weights_digest(), f"{query_batch} {source.precision}")
-    kept = None
+    predictor = _Predictor(classifier, tasks, query_batch)
+    done: list[Tensor] = []
     if partial is not None:
+        identity = digest_of(tasks.digest, classifier.identity, query_batch)
         kept = load_sealed(partial, lambda path: _predictions(path, identity), reporter.note)
-    done = [] if kept is None else [kept]
+        if kept is not None:
+            done, predictor.tied = [kept[0]], kept[1]
     finished = sum(map(len, done))
     saved = time.monotonic()
     progress = reporter.stage(label, len(tasks), finished)
     with progress as advance, seeded(0):
+        predictor.check()
         for start in range(finished, len(tasks), predictor.tasks_a_batch):
             done.append(predictor(start))
             advance(len(done[-1]))
             if partial is not None and time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
-                _save_predictions(partial, torch.cat(done), identity)
+                _save_predictions(partial, torch.cat(done), identity, predictor.tied)
                 saved = time.monotonic()
-        predictor.check_order()
-    for remark in filter(None, (predictor.scorer.remark, predictor.remark)):
-        reporter.note(remark)
-    outcomes = Outcomes.of(tasks, torch.cat(done).numpy(), query_batch)
+    for remark in predictor.remarks:
+        reporter.note(f"{label}: {remark}")
+    outcomes = Outcomes.of(tasks, torch.cat(done).numpy(), query_batch, predictor.remarks)
     if partial is not None:
         remove_sealed(partial)
     return outcomes
 
 
-def _save_predictions(partial: Path, predictions: Tensor, identity: str) -> None:
-    tensors = {"predictions": predictions}
-    save_sealed(partial, lambda path: save_tensors(path, tensors, {"identity": identity}))
+def _save_predictions(partial: Path, predictions: Tensor, identity: str, tied: int) -> None:
+    tensors, header = {"predictions": predictions}, {"identity": identity, "tied": tied}
+    save_sealed(partial, lambda path: save_tensors(path, tensors, header))
 
 
-def _predictions(partial: Path, identity: str) -> Tensor | None:
-    """Return the predictions that were saved, if they are of these tasks and weights."""
+def _predictions(partial: Path, identity: str) -> tuple[Tensor, int] | None:
+    """Return what was saved, if it is of these tasks and weights: predictions, and ties."""
     tensors, header = load_tensors(partial)
-    return tensors["predictions"] if header.get("identity") == identity else None
+    if header.get("identity") != identity:
+        return None
+    return tensors["predictions"], int(str(header.get("tied", 0)))

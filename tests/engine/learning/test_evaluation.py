@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import builtins
+import math
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,7 +116,7 @@ class Varying(TinyBackbone):
 
     def __init__(self) -> None:
         super().__init__()
-        if "TOY_FACTOR" in os.environ:
+        if "toy_factor" in vars(builtins):
             self.body[0].weight.data.neg_()
 
 
@@ -126,10 +128,10 @@ def test_a_killed_evaluation_goes_on_unless_what_is_kept_is_another(
     given = {"training": {"epochs": 0}, "backbone": Varying}
     whole = run(tmp_path / "whole", **given)
     if change == "other weights":
-        monkeypatch.setenv("TOY_FACTOR", "-1")
+        monkeypatch.setattr(builtins, "toy_factor", -1, raising=False)
     with pytest.raises(Killed):
         run(None, Counting("random tasks", 25), **given)
-    monkeypatch.delenv("TOY_FACTOR", raising=False)
+    monkeypatch.delattr(builtins, "toy_factor", raising=False)
     [partial] = tmp_path.glob("runs/*/partial-random.safetensors")
     if change == "damage":
         partial.write_bytes(partial.read_bytes()[:-3] + b"\1\1\1")
@@ -148,10 +150,68 @@ class Guessing(Prototypes):
         return torch.rand(*query.shape[:2], support.shape[1])
 
 
-def test_what_a_method_draws_does_not_depend_on_what_was_drawn_before(arms: fsf.Arms) -> None:
-    first = evaluated(Guessing, arms)
-    torch.rand(7)
-    assert evaluated(Guessing, arms).digest == first.digest
+class Unequal(Prototypes):
+    """Draws for all tasks twice; how much it draws depends on chance."""
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        shape = (*query.shape[:2], support.shape[1])
+        return torch.from_numpy(np.random.gamma(0.5, size=shape) + np.random.gamma(0.5, size=shape))  # noqa: NPY002
+
+
+class Rarely(Prototypes):
+    """Draws for some tasks only, with Python's generator."""
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        found = super().scores(support, query)
+        for task in torch.nonzero(query.sum(dim=(1, 2)) > query.sum(dim=(1, 2)).mean()):
+            found[task] *= random.choice([-1, 1])
+        return found
+
+
+class Unseen(Prototypes):
+    """Draws exactly as much as NumPy's generator makes at once."""
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        drawn = torch.from_numpy(np.random.rand(312))  # noqa: NPY002
+        shape = (*query.shape[:2], support.shape[1])
+        return drawn[torch.arange(math.prod(shape)) % 312].reshape(shape)
+
+
+DRAWING = [Guessing, Unequal, Rarely, Unseen]
+
+
+@pytest.fixture(scope="module")
+def many() -> fsf.Arms:
+    pool = fsf.pool(Blobs(), progress=False)
+    return fsf.draw("random", pool, tasks=1025, way=2, shot=1, queries=2)
+
+
+@pytest.mark.parametrize("how", ["task", "class"])
+@pytest.mark.parametrize("method", DRAWING)
+def test_what_is_drawn_for_a_task_depends_on_no_other(
+    many: fsf.Arms, method: type[FewShotMethod], how: Any
+) -> None:
+    tasks = many["random"]
+    whole = evaluated(method, many, query_batch=how).predictions
+    for count in (1, 7, 600):
+        torch.rand(count)
+        few = evaluated(method, fsf.Arms({"random": tasks[:count]}), query_batch=how)
+        assert np.array_equal(few.predictions, whole[:count])
+
+
+@pytest.mark.parametrize("method", DRAWING)
+def test_a_killed_evaluation_draws_the_same_when_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: type[FewShotMethod]
+) -> None:
+    monkeypatch.setattr(f"{MODULE}ModelClassifier.tasks_at_once", lambda *_: 16)
+    monkeypatch.setattr(f"{MODULE}_SECONDS_BETWEEN_SAVES", -1.0)
+    given = {"training": {"epochs": 0}, "method": method}
+    whole = run(tmp_path / "whole", **given)
+    with pytest.raises(Killed):
+        run(None, Counting("random tasks", 25), **given)
+    rest = Counting()
+    assert run(None, rest, **given).outcomes["random"].digest == whole.outcomes["random"].digest
+    assert rest.units["random tasks"] == 24
 
 
 class FirstPlaces(Prototypes):
@@ -167,6 +227,52 @@ class FirstPlaces(Prototypes):
 
 def test_a_query_cannot_be_told_by_its_place(arms: fsf.Arms) -> None:
     assert evaluated(FirstPlaces, arms).task_accuracy.mean() < 0.7
+
+
+class Counted(Still):
+    """Answers otherwise in each call, without a generator or a buffer."""
+
+    calls = 0
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        self.calls += 1
+        return super().scores(support, query).roll(self.calls, dims=2)
+
+
+class Undeclared(Still):
+    """Ranks the queries it sees, and does not say so."""
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        return super().scores(support, query).cumsum(dim=1)
+
+
+@pytest.mark.parametrize(
+    ("method", "found"), [(Counted, "asked again"), (Undeclared, "in another order")]
+)
+def test_answers_that_follow_from_more_than_the_task_are_refused(
+    arms: fsf.Arms, method: type[FewShotMethod], found: str
+) -> None:
+    with pytest.raises(PluginError, match=f"scores .* {found}"):
+        evaluated(method, arms)
+
+
+class Tied(Still):
+    """Has one score for all classes of some queries."""
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        return super().scores(support, query) * (query[:, :, :1] > query[:, :, 1:2])
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_many_ties_are_noted_in_the_record_even_of_a_resumed_run(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole", method=Tied)
+    [note] = whole.outcomes["random"].notes
+    assert "tied" in note
+    assert f"random tasks: {note}" in whole.record.notes
+    with pytest.raises(Killed):
+        run(None, Counting("random tasks", 25), method=Tied)
+    assert run(None, method=Tied).outcomes["random"].notes == (note,)
+    assert run(tmp_path / "still", method=Still).outcomes["random"].notes == ()
 
 
 class Centred(Still):
@@ -188,7 +294,8 @@ def test_queries_shown_by_class_change_only_what_leans_on_the_batch(method: type
         assert found.estimates["acc-random"].query_batch == how
     accuracy = [found.outcomes["random"].task_accuracy.mean() for found in (together, apart)]
     if method is Still:
-        assert together.outcomes["random"].digest == apart.outcomes["random"].digest
+        answers = [found.outcomes["random"].predictions for found in (together, apart)]
+        assert np.array_equal(*answers)
     else:  # centred on its own mean, a class lies in the middle and can no longer be told
         assert accuracy[0] > 0.8
         assert accuracy[1] < 0.5
@@ -254,7 +361,7 @@ def test_a_method_that_changes_itself_is_restored_and_named(
     }
     digests = set()
     for at_once in (1, 3, 40):
-        monkeypatch.setattr(f"{MODULE}_tasks_a_batch", lambda *_, n=at_once: n)
+        monkeypatch.setattr(f"{MODULE}ModelClassifier.tasks_at_once", lambda *_, n=at_once: n)
         digests.add(fsf.evaluate(model, arms, Blobs())["random"].digest)
         after = dict((*network.named_buffers(), *network.named_parameters()))
         assert all(torch.equal(value, before[name]) for name, value in after.items())

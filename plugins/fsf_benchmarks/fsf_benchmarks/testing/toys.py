@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,7 @@ def _toy_estimates(arms: tuple[str, ...], contrast: Contrast, seed: int) -> dict
     return found
 
 
+@functools.cache
 def _toy_tasks(place: int) -> TaskSet:
     pool = toy_pool(12, 40, 0)
     rng = np.random.default_rng(place)

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fsframework.api.experiments import ARGUMENTS, LISTS, OF_RUN, tree_of_call
 from fsframework.cli.options import (
     CONFIGURATION,
+    group,
     key_values,
-    listed,
-    runnable_group,
     session_of,
     shared,
     tree_of,
 )
-from fsframework.engine.options import ARGUMENTS, LISTS, OF_RUN
 from fsframework.errors import FsfError
 
 if TYPE_CHECKING:
@@ -37,8 +36,11 @@ _AXES = tuple(flag for flag in OF_RUN if flag not in (*_SINGLE, *_NOT_OF_SWEEPS)
 """Options with one or more values."""
 
 
-@runnable_group(epilog="Options left out come from --config, then from the defaults.")
-@listed(*_AXES)
+@group(
+    invoke_without_command=True,
+    epilog="Options left out come from --config, then from the defaults.",
+)
+@shared(*_AXES, several=True)
 @shared(*_SINGLE, "seeds", "workers", "launcher")
 @click.option("--name", metavar="NAME", help="Name of the sweep.  [default: from its experiments]")
 @shared(*CONFIGURATION, "runs-dir", "cache-dir", "dry-run", "json")
@@ -92,7 +94,6 @@ def sweep(
 
 def _planned(context: click.Context, name: str | None) -> Sweep:
     """Return the sweep that the options of the command describe."""
-    from fsframework.api.experiments import tree_of_call
     from fsframework.api.grids import split_values
     from fsframework.api.sweeping import plan_sweep
 
