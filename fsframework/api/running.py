@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -393,9 +393,6 @@ class Runs(Sequence[Run]):
 
     def __len__(self) -> int:
         return len(self._runs)
-
-    def __iter__(self) -> Iterator[Run]:
-        return iter(self._runs)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per run: its settings, and every estimate with its bounds."""

@@ -52,9 +52,8 @@ class ListingGroup(click.Group):
         for title in (*SECTIONS, *others, _BROKEN):
             if title in sections:
                 with formatter.section(title):
-                    formatter.write_dl(
-                        [(str(c.name).ljust(width), _summary(c)) for c in sections[title]]
-                    )
+                    whole = [(c, c.get_short_help_str(limit=10_000)) for c in sections[title]]
+                    formatter.write_dl([(str(c.name).ljust(width), text) for c, text in whole])
 
     def section_of(self, command: click.Command) -> str:
         """Return the section of the help that a sound command is listed in."""
@@ -168,14 +167,10 @@ class RootGroup(ListingGroup):
 def installed_below(registry: Registry, path: tuple[str, ...]) -> dict[str, InstalledEntry]:
     """Return the commands of distributions below a path, by the next word of theirs."""
     found: dict[str, list[InstalledCommand]] = defaultdict(list)
-    for one in registry.commands():
+    for one in registry.commands:
         if len(one.command.path) > len(path) and one.command.path[: len(path)] == path:
             found[one.command.path[len(path)]].append(one)
     return {name: InstalledEntry(registry, (*path, name), below) for name, below in found.items()}
-
-
-def _summary(command: click.Command) -> str:
-    return command.get_short_help_str(limit=10_000)
 
 
 def _summary_of_group(below: Sequence[InstalledCommand]) -> str:

@@ -259,11 +259,6 @@ class GroupedCommand(cloup.Command):
             self.ungrouped_options = []
         super().format_params(ctx, formatter)
 
-    def get_short_help_str(self, limit: int = 45) -> str:
-        """Return the whole summary, whatever the limit."""
-        del limit
-        return super().get_short_help_str(limit=10_000)
-
 
 def _group_of(title: str, options: Sequence[click.Option]) -> cloup.OptionGroup | None:
     """Return a section of the help, ``None`` where no option is in it."""

@@ -14,7 +14,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
@@ -194,15 +194,12 @@ class Registry:
         return tuple(unique.values())
 
     @functools.cached_property
-    def _commands(self) -> Sequence[InstalledCommand]:
+    def commands(self) -> Sequence[InstalledCommand]:
+        """Every installed command, sorted by path, of which none was imported."""
         found = [_described(plugin) for plugin in self._installed if plugin.kind == "command"]
         plugins = _with_clashes([(one.plugin, one.command.path) for one in found])
         marked = [replace(one, plugin=plugin) for one, plugin in zip(found, plugins, strict=True)]
         return sorted(marked, key=lambda one: (one.command.path, one.plugin))
-
-    def commands(self) -> list[InstalledCommand]:
-        """Return every installed command, sorted by path, importing none."""
-        return list(self._commands)
 
     def plugins(self, kind: str | None = None) -> list[Plugin]:
         """Return every plugin, sorted, importing none; clashes and defects are in ``status``."""
@@ -210,7 +207,7 @@ class Registry:
         rows = [p for p in rows if p.kind != "command" and kind in (None, p.kind)]
         marked = _with_clashes([(row, ()) for row in rows])
         if kind in (None, "command"):
-            marked += [one.plugin for one in self._commands]
+            marked += [one.plugin for one in self.commands]
         return sorted(marked)
 
     def names(self, kind: str | None = None) -> list[str]:
@@ -294,8 +291,8 @@ class Registry:
                 is damaged.
         """
         plugin = self.find("command", name)
-        command = next(one.command for one in self._commands if one.plugin == plugin)
-        same = [one.plugin for one in self._commands if one.command.path == command.path]
+        command = next(one.command for one in self.commands if one.plugin == plugin)
+        same = [one.plugin for one in self.commands if one.command.path == command.path]
         if len(same) > 1:
             raise _claimed("command", " ".join(command.path), same)
         self._require_sound(plugin)
@@ -354,7 +351,7 @@ class Registry:
     def _import(self, plugin: Plugin) -> Any:
         """Import a plugin; whatever that raises is one sentence, and must not end ``fsf``."""
         try:
-            with _printing_aside():
+            with redirect_stdout(sys.stderr):  # what a plugin prints is not for ``--json``
                 return EntryPoint(plugin.name, plugin.target, "").load()
         except KeyboardInterrupt:
             raise
@@ -418,11 +415,6 @@ def _name_of(cls: type[Any], own: str | None) -> str:
     return own if isinstance(own, str) else kebab(cls.__name__)
 
 
-def _printing_aside() -> AbstractContextManager[Any]:
-    """What a plugin prints when it is imported goes to standard error, not into ``--json``."""
-    return redirect_stdout(sys.stderr)
-
-
 def _import_file(path: Path) -> ModuleType:
     """Import a file from its text: bytecode of an earlier text may have its size and time."""
     path = path.absolute()
@@ -434,7 +426,7 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with _printing_aside():
+        with redirect_stdout(sys.stderr):
             exec(loader.source_to_code(path.read_bytes(), str(path)), vars(module))
     except KeyboardInterrupt:
         raise

@@ -107,7 +107,7 @@ def check_loads(make: Make) -> None:
 def check_path(make: Make) -> None:
     """Its path leads to it: the command above it is a group, and has none of this name itself."""
     command = make()
-    above = [c.command for c in Registry().commands() if c.command.path == command.path[:-1]]
+    above = [c.command for c in Registry().commands if c.command.path == command.path[:-1]]
     for outer in map(_load, above):
         call, name = " ".join(command.path[:-1]), command.path[-1]
         require(

@@ -34,7 +34,7 @@ _SMALL = {"run": QUICK, "sweep": QUICK, "pretrain": TRAINED}
 def _options() -> Iterator[tuple[str, click.Option]]:
     """Yield every option of every command that takes a value, with the command's path."""
     registry = Registry()
-    for installed in registry.commands():
+    for installed in registry.commands:
         command = registry.load_command(installed.command.name)
         path = " ".join(installed.command.path)
         yield from ((path, p) for p in command.params if _takes_a_value(p))

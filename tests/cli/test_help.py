@@ -39,7 +39,7 @@ def test_every_command_is_listed_in_its_section_with_its_whole_summary(fsf: Fsf)
     assert [title for title in sections if title in SECTIONS] == list(SECTIONS)
     assert "..." not in shown.partition("Measure:")[2]
     assert all(len(line) <= 80 for line in shown.partition("Measure:")[2].splitlines())
-    for one in Registry().commands():
+    for one in Registry().commands:
         if len(one.command.path) == 1:
             told = " ".join(sections[one.command.group].split())
             assert f"{one.command.name} {one.command.summary}" in told
