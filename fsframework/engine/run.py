@@ -357,6 +357,7 @@ class _Job:
                         tasks,
                         label=f"{arm} tasks",
                         partial=self.folder / f"partial-{arm}.safetensors",
+                        identity=shared.stem,
                         reporter=reporter,
                         query_batch=self.settings.query_batch,
                     )

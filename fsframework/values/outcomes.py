@@ -72,20 +72,13 @@ class Outcomes:
         _check_images(self.n_images)
 
     @classmethod
-    def of(
-        cls,
-        tasks: TaskSet,
-        predictions: IntArray,
-        query_batch: QueryBatch = "task",
-        notes: tuple[str, ...] = (),
-    ) -> Self:
+    def of(cls, tasks: TaskSet, predictions: IntArray, query_batch: QueryBatch = "task") -> Self:
         """Build outcomes from predictions ``(T, way, n_query)`` and their tasks."""
         if predictions.shape != tasks.query.shape:
             raise DataError(
                 f"predictions of shape {predictions.shape} for queries of {tasks.query.shape}"
             )
-        known = tasks.digest, tasks.n_images, tasks.reuses_images
-        return cls(predictions, *known, query_batch, notes)
+        return cls(predictions, tasks.digest, tasks.n_images, tasks.reuses_images, query_batch)
 
     def __len__(self) -> int:
         return int(self.predictions.shape[0])
