@@ -97,12 +97,16 @@ def code_of(cls: type[Any], instance: Any = None) -> Code:
 def state_digest(instance: Any) -> str:
     """Digest the attributes of an object, except those that it caches."""
     cls = type(instance)
-    state = object.__reduce_ex__(instance, 4)[2]
-    named, slots = state if isinstance(state, tuple) else (state, None)
     kept = {
         name: value
-        for name, value in sorted((named or {}).items())
+        for name, value in sorted(vars(instance).items())
         if not isinstance(getattr(cls, name, None), functools.cached_property)
+    }
+    slots = {
+        name: value.__get__(instance)
+        for base in cls.__mro__
+        for name, value in vars(base).items()
+        if isinstance(value, types.MemberDescriptorType) and hasattr(instance, name)
     }
     return _Walk(cls).digest(kept, slots)
 
