@@ -370,15 +370,12 @@ def evaluate(  # noqa: PLR0913 - an option each
         raise OptionError(f"pool must be what fsframework.pool returned, not {_called(pool)}")
     component, source = opened(session.registry, data)
     found = model.model(device=settings.device) if isinstance(model, Run) else model
-    device_type = resolve_device(settings.device).type
+    resolve_device(settings.device)  # so that an unknown one is refused
     if isinstance(found, Model):
         size, how = found.network.size, found.network.interpolation
         if settings.image_size not in (None, size):
             asked = argument("image_size", settings.image_size)
             raise OptionError(f"{asked}: the model has its own size, {size}; leave this out")
-        if settings.device != "auto" and device_type != found.network.mean.device.type:
-            asked = argument("device", settings.device)
-            raise OptionError(f"{asked}: the model is on {found.network.mean.device} already")
     else:
         _check_function(found)
         size, how = settings.image_size or source.native_size or _USUAL_SIZE, "bilinear"
@@ -405,8 +402,11 @@ def _called(value: Any) -> str:
     """Return how messages name a value of the wrong kind."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
-    plain = value is None or isinstance(value, (str, int, float))
-    return repr(value)[:80] if plain else f"a value of the type {type(value).__name__}"
+    if value is None or isinstance(value, (str, int, float)):
+        return repr(value)[:80]
+    facts = [getattr(value, name, "") for name in ("dtype", "layout", "device")]
+    of = " ".join(str(fact).removeprefix("torch.") for fact in facts if str(fact))
+    return f"a value of the type {type(value).__name__}" + (f" ({of})" if of else "")
 
 
 def _check_function(model: Any) -> None:
@@ -416,35 +416,33 @@ def _check_function(model: Any) -> None:
         OptionError: it cannot; the message says what to give instead.
     """
     cls = model if isinstance(model, type) else type(model)
+    name = cls.__name__
     if issubclass(cls, FewShotMethod):
         raise OptionError(
-            f"{cls.__name__} needs a backbone: give "
-            f"fsframework.model({cls.__name__}(...), backbone=...)"
+            f"{name} needs a backbone: give fsframework.model({name}(...), backbone=...)"
         )
     if issubclass(cls, nn.Module):
         raise OptionError(
-            f"model is the PyTorch module {cls.__name__}, which embeds images but knows no tasks: "
+            f"model is the PyTorch module {name}, which embeds images but knows no tasks: "
             'give fsframework.model("ncc", backbone=module), or another method in place of ncc'
         )
     if hasattr(cls, "fit") and hasattr(cls, "predict") and (cls is model or not callable(model)):
         raise OptionError(
-            f"model is the estimator {cls.__name__}, which is to be fitted to each task: give a "
+            f"model is the estimator {name}, which is to be fitted to each task: give a "
             "function around it",
             picture=_AROUND_ESTIMATOR,
         )
     try:
-        fits = callable(model) and cls is not model
-        if fits:
-            inspect.signature(model).bind(None, None, None)
+        if cls is model:
+            raise TypeError
+        inspect.signature(model).bind(None, None, None)
     except TypeError:
-        fits = False
-    except ValueError:  # a function of C, whose arguments are not known
-        pass
-    if not fits:
         raise OptionError(
             "model must be a run, what fsframework.model returned, or a function of support "
             f"images, support labels and query images that returns scores, not {_called(model)}"
-        )
+        ) from None
+    except ValueError:  # a function of C, whose arguments are not known
+        pass
 
 
 _AROUND_ESTIMATOR = """\
@@ -537,7 +535,7 @@ class _FunctionClassifier(Classifier):
         except Exception:  # whatever an object raises that cannot be made an array
             sound = False
         if not sound:
-            what = _described(scores)
+            what = _called(scores)
         elif found.shape != shape:
             what = f"numbers of shape {found.shape}"
         elif not np.isfinite(found).all():
@@ -549,11 +547,3 @@ class _FunctionClassifier(Classifier):
             f"{self._arm} {item()}: the model returned {what}; it must return finite real numbers "
             f"of shape {shape}, a row per query and a column per class"
         )
-
-
-def _described(scores: Any) -> str:
-    if isinstance(scores, Tensor):
-        kind, layout = (str(one).removeprefix("torch.") for one in (scores.dtype, scores.layout))
-        return f"a {layout} tensor of {kind} on {scores.device}"
-    kind = getattr(scores, "dtype", "")
-    return f"a value of the type {type(scores).__name__}" + (f" of {kind}" if kind != "" else "")

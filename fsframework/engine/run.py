@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import isnan
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,6 @@ from fsframework.records import (
 )
 from fsframework.statistics.differences import bootstrap_of_few
 from fsframework.statistics.estimation import estimates_of, saturation
-from fsframework.statistics.estimators import Interval
 from fsframework.statistics.results import MethodResult
 from fsframework.values import ArmOutcomes, Arms, Outcomes, TaskSet, digest_of
 
@@ -202,9 +202,10 @@ class _Job:
                 record = self._with_training(record, model, splits)
         record = self._with_weights(record, model, tested, splits)
         outcomes = self._outcomes(model, tested, record)
-        notes = _outcome_notes(outcomes, self.settings.interval)
+        record = self._with_estimates(record, outcomes)
+        notes = _outcome_notes(outcomes, record)
         record = replace(
-            self._with_estimates(record, outcomes),
+            record,
             status="finished",
             notes=tuple(dict.fromkeys((*record.notes, *notes))),
             timings={**record.timings, **self.timer},
@@ -356,6 +357,7 @@ class _Job:
                         tasks,
                         label=f"{arm} tasks",
                         partial=self.folder / f"partial-{arm}.safetensors",
+                        identity=shared.stem,
                         reporter=reporter,
                         query_batch=self.settings.query_batch,
                     )
@@ -427,7 +429,13 @@ def _new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> Run
         digests=digests,
         arms=_arm_records(prepared.arms, experiment.sampler, pool.class_sizes.tolist()),
         contrast=prepared.arms.contrast,
-        notes=(*prepared.notes, *_weight_notes(data), *_reuse_notes(experiment), *cautions),
+        notes=(
+            *prepared.notes,
+            *prepared.source.repeated(settings.split or "test", pool),
+            *_weight_notes(data),
+            *_reuse_notes(experiment),
+            *cautions,
+        ),
         cautions=cautions,
         data=replace(data, image_size=model.size),
     )
@@ -527,8 +535,11 @@ def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict
     }
 
 
-def _outcome_notes(outcomes: ArmOutcomes, interval: Interval) -> Iterator[str]:
+def _outcome_notes(outcomes: ArmOutcomes, record: RunRecord) -> Iterator[str]:
     """Yield what is noted of outcomes, and warnings about intervals that they cannot support."""
+    interval = record.settings["interval"]
+    if unknown := [name for name, one in record.estimates.items() if isnan(one.low)]:
+        yield f"no interval of {', '.join(unknown)}: tasks that do not differ tell none"
     for arm, answered in outcomes.items():
         yield from (f"{arm} tasks: {note}" for note in answered.notes)
         if (warning := saturation(answered)) is not None:
