@@ -160,7 +160,7 @@ class Training:
         Args:
             watch: called with the history so far after each epoch.
         """
-        experiment = self.experiment
+        experiment, seed = self.experiment, self.experiment.settings.training_seed
         # Everything that decides the weights; no fingerprint need cover pretrained ones.
         key = digest_of(
             "training",
@@ -169,13 +169,7 @@ class Training:
             [split.pool.fingerprint for split in self.splits],
             [experiment.backbone.fingerprint, experiment.method.fingerprint],
             [model.weights_digest()],
-            canonical(
-                [
-                    changed_options(experiment.stages),
-                    self.way_shot,
-                    experiment.settings.training_seed,
-                ]
-            ),
+            canonical([changed_options(experiment.stages), self.way_shot, seed]),
             [self.episodes.fingerprint],
             canonical(stage_digests(experiment.stages)),
             self.device.type,
