@@ -113,11 +113,11 @@ class Outcomes:
 
     @property
     def digest(self) -> str:
-        """Digest of everything that a file of them holds."""
+        """Digest of everything that a file of them holds but notes."""
         return digest_of("outcomes", str(self._header()), self.predictions)
 
     def _header(self) -> dict[str, Any]:
-        """Return the header of a file of outcomes."""
+        """Return the header of a file of outcomes, without notes."""
         _, way, n_query = self.predictions.shape
         return {
             "what": "outcomes",
@@ -127,7 +127,6 @@ class Outcomes:
             "n_images": self.n_images,
             "reuses_images": self.reuses_images,
             "query_batch": self.query_batch,
-            "notes": self.notes,
         }
 
     def save(self, path: str | Path) -> None:
@@ -143,7 +142,7 @@ class Outcomes:
                 pa.array(offsets), pa.array(self.predictions.reshape(-1))
             ),
         }
-        write_parquet(Path(path), columns, self._header())
+        write_parquet(Path(path), columns, {**self._header(), "notes": self.notes})
 
     @staticmethod
     def load(path: str | Path) -> Outcomes:
