@@ -28,7 +28,7 @@ from fsframework.engine.learning.history import Curve
 from fsframework.engine.learning.model import (
     WEIGHTS_NAME,
     FewShotModel,
-    save_tensors,
+    save_weights,
     weights_of_run,
 )
 from fsframework.engine.learning.training import Training, start_stages
@@ -318,11 +318,7 @@ class _Job:
         try:
             weights_of_run(self.folder, record)
         except DataError:
-            header: dict[str, object] = {
-                "what": "weights",
-                "n_base_classes": self.training.n_base_classes,
-            }
-            save_tensors(path, model.state_dict(), header)
+            save_weights(path, model, self.training.n_base_classes)
         record.save(self.folder)
         return record
 
