@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -34,7 +35,7 @@ from fsframework.engine.learning.model import (
     base_classes_of,
     build_model,
     lowered,
-    save_tensors,
+    save_weights,
 )
 from fsframework.engine.learning.scoring import Scorer
 from fsframework.engine.learning.training import start_stages
@@ -62,6 +63,7 @@ __all__ = [
     "network_of",
     "new_model",
     "resolve_device",
+    "save_weights",
 ]
 
 Function = Callable[[UInt8Array, IntArray, UInt8Array], Any]
@@ -102,15 +104,6 @@ class Model:
     def image_size(self) -> int:
         """Height and width of its images in pixels."""
         return self.network.size
-
-    def save_weights(self, path: Path, n_base_classes: int = 0) -> None:
-        """Write the weights as a run holds them, whole or not at all.
-
-        Args:
-            n_base_classes: classes that the method was trained on.
-        """
-        header: dict[str, object] = {"what": "weights", "n_base_classes": n_base_classes}
-        save_tensors(path, self.network.state_dict(), header)
 
     @torch.no_grad()
     def embed(self, images: UInt8Array) -> npt.NDArray[np.float32]:
@@ -387,7 +380,7 @@ def evaluate(  # noqa: PLR0913 - an option each
     outcomes = {}
     for arm, chosen in arms.items():
         if isinstance(found, Model):
-            images = ImageSource.computed(found.network, pixels, chosen)
+            images = ImageSource.computed(found.network, pixels, chosen, found.precision)
             classifier: Classifier = ModelClassifier(found.network, images)
         else:
             classifier = _FunctionClassifier(found, pixels, arm)
@@ -467,34 +460,29 @@ def _arms_of(tasks: Arms | Mapping[str, TaskSet] | TaskSet) -> Arms:
 
 def _rows(arms: Arms, source: Dataset, pool: ImagePool | None) -> IntArray:
     """Return the index in the data set of each image of the pool that tasks were drawn from."""
-    digests = {tasks.key_digest for tasks in arms.values()}
-    if len(digests) > 1:
+    digest, *others = {tasks.key_digest for tasks in arms.values()}
+    if others:
         raise DataError("the arms were drawn from different pools; evaluate them one by one")
-    (digest,) = digests
     if pool is None:
-        pool = _split_with(digest, source)
+        pool = next((one for one in _pools(source) if one.key_digest == digest), None)
+    if pool is None:
+        raise DataError(
+            "the tasks were not drawn from a split of these data (their image-key digest is "
+            f"{digest[:12]}); give the pool that they were drawn from"
+        )
     for tasks in arms.values():
         tasks.verify(pool)
     position = {key: i for i, key in enumerate(source.keys)}
-    missing = [key for key in pool.keys if key not in position]
-    if missing:
-        raise DataError(f"the pool has {missing[0]!r}, which is not an image of the data set")
-    return np.array([position[key] for key in pool.keys], dtype=np.int64)
+    try:
+        return np.array([position[key] for key in pool.keys], dtype=np.int64)
+    except KeyError as error:
+        raise DataError(f"the pool has {error}, which is not an image of the data set") from None
 
 
-def _split_with(digest: str, source: Dataset) -> ImagePool:
-    """Return the split of a data set whose keys have a digest."""
+def _pools(source: Dataset) -> Iterator[ImagePool]:
     for split in (*source.splits, "all"):
-        try:
-            found = source.pool(split)
-        except DataError:  # a split without an image
-            continue
-        if found.key_digest == digest:
-            return found
-    raise DataError(
-        "the tasks were not drawn from a split of these data (their image-key digest is "
-        f"{digest[:12]}); give the pool that they were drawn from"
-    )
+        with suppress(DataError):  # a split without an image
+            yield source.pool(split)
 
 
 class _FunctionClassifier(Classifier):
@@ -528,9 +516,8 @@ class _FunctionClassifier(Classifier):
         """
         try:
             # A list is right for every type, device and layout of tensor that has values.
-            found: npt.NDArray[Any] = np.asarray(
-                scores.tolist() if isinstance(scores, Tensor) else scores
-            )
+            plain = scores.tolist() if isinstance(scores, Tensor) else scores
+            found: npt.NDArray[Any] = np.asarray(plain)
             sound = found.dtype.kind in "fiu" and not np.ma.is_masked(scores)
         except Exception:  # whatever an object raises that cannot be made an array
             sound = False

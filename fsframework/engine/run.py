@@ -28,14 +28,13 @@ from fsframework.engine.learning.history import Curve
 from fsframework.engine.learning.model import (
     WEIGHTS_NAME,
     FewShotModel,
-    save_tensors,
+    save_weights,
     weights_of_run,
 )
-from fsframework.engine.learning.training import start_stages
+from fsframework.engine.learning.training import Training, start_stages
 from fsframework.engine.lineage import seen_by, under_test
 from fsframework.engine.preparation import Prepared, prepare
 from fsframework.engine.session import Session
-from fsframework.engine.training_job import TrainingJob
 from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.records import (
     RECORD_NAME,
@@ -192,14 +191,14 @@ class _Job:
         with self.timer("images"):
             split = self.settings.split or "test"
             tested = self.prepared.source.pixels(split, self.session.reporter)
-            splits = self.training.splits() if trains else []
+            splits = self.training.splits if trains else []
         record = earlier or _new_record(self.prepared, model, trains=trains)
         record.save(self.folder)
         sweep(self.folder)
         self._keep_files()
         if splits:
             with self.timer("training"):
-                record = self._with_training(record, model, splits)
+                record = self._with_training(record, model)
         record = self._with_weights(record, model, tested, splits)
         outcomes = self._outcomes(model, tested, record)
         record = self._with_estimates(record, outcomes)
@@ -272,11 +271,11 @@ class _Job:
         )
 
     @functools.cached_property
-    def training(self) -> TrainingJob:
+    def training(self) -> Training:
         """The training of the model, if it is trained."""
         prepared = self.prepared
         tested = prepared.arms.tested
-        return TrainingJob(
+        return Training(
             self.experiment,
             prepared.source,
             (tested.n_way, tested.n_shot),
@@ -284,12 +283,10 @@ class _Job:
             self.session,
         )
 
-    def _with_training(
-        self, record: RunRecord, model: FewShotModel, splits: list[Split]
-    ) -> RunRecord:
+    def _with_training(self, record: RunRecord, model: FewShotModel) -> RunRecord:
         """Train the model in place, and record how it went."""
         watch = Curve(self.folder, tensorboard=self.settings.tensorboard)
-        trained = self.training.train(model, splits, watch)
+        trained = self.training.train(model, watch)
         tested = self.prepared.arms.tested
         return replace(
             record,
@@ -321,11 +318,7 @@ class _Job:
         try:
             weights_of_run(self.folder, record)
         except DataError:
-            header: dict[str, object] = {
-                "what": "weights",
-                "n_base_classes": self.training.n_base_classes,
-            }
-            save_tensors(path, model.state_dict(), header)
+            save_weights(path, model, self.training.n_base_classes)
         record.save(self.folder)
         return record
 

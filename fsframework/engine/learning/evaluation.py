@@ -390,16 +390,14 @@ class _Predictor:
                 it is not declared transductive.
         """
         usual = self._first_answers(1)
-        asked = {1: ("when it was asked again", "the same")}
+        asked = {1: "when it was asked again"}
         if not (self._classifier.transductive or self._draws):
-            asked[-1] = (
-                "when these came in another order",
-                "the same, or be declared transductive",
-            )
-        for step, (when, wanted) in asked.items():
+            asked[-1] = "when these came in another order"
+        for step, when in asked.items():
             changed = int((usual != self._first_answers(step)).sum())
             if changed > max(1, _MOST_CHANGED * usual.numel()):
                 found = f"other answers to {changed} of {usual.numel()} queries {when}"
+                wanted = "the same" + (", or be declared transductive" if step < 0 else "")
                 raise malformed(self._classifier.plugin, "scores", found, wanted)
 
     def _first_answers(self, step: int) -> Tensor:
