@@ -163,9 +163,9 @@ class _Walk:
         while module not in sys.modules and "." in module:
             module = module.rpartition(".")[0]
         loaded = sys.modules.get(module)
-        if loaded is None or (module == "__main__" and not hasattr(loaded, "__file__")):
+        file = None if loaded is None else _file_of(loaded)
+        if loaded is None or (module == "__main__" and (file is None or not file.exists())):
             return True
-        file = _file_of(loaded)
         if file is None:  # made by a script, or built in
             return getattr(loaded, "__spec__", None) is None
         if top_level(module) == "fsframework" or _is_standard(file):
