@@ -234,7 +234,7 @@ OTHER = [  # what a script says before the class, what the class uses, and two v
     ("class F(float):\n    def __mul__(self, other): return @", "F(3)", "1.0", "-1.0"),
     ("class P(property):\n    def __get__(*_): return @\nclass C: p = P()", "C().p", "1.0", "-1.0"),
     ("class M(type):\n    p = @\nclass C(metaclass=M): pass", "C.p", "1.0", "-1.0"),
-    ("from dataclasses import dataclass\n@dataclass\nclass C:\n    def f(self): return @",
+    ("import dataclasses\nclass C:\n    def f(self): return @\nC = dataclasses.dataclass(C)",
      "C().f()", "1.0", "-1.0"),
     ("import types\nC = types.new_class('C', (), {}, lambda n: n.update(p=@))",
      "C.p", "1.0", "-1.0"),
