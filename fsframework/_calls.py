@@ -7,7 +7,6 @@ component that it passed last in its traceback.
 from __future__ import annotations
 
 import errno
-import pickle
 import random
 import sys
 import threading
@@ -235,13 +234,13 @@ def reseed(seed: int) -> None:
             torch.cuda.manual_seed_all(seed)
 
 
-def generator_states() -> list[bytes]:
+def generator_states() -> list[Any]:
     """Return what changes whenever something is drawn from the generators of the process."""
-    numpy, torch = sys.modules["numpy"], sys.modules["torch"]
+    _, key, *rest = sys.modules["numpy"].random.get_state()
+    torch = sys.modules["torch"]
     tensors = [torch.get_rng_state()]
     tensors += torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    drawn = [random.getstate(), numpy.random.get_state()]
-    return [*map(pickle.dumps, drawn), *(one.numpy().tobytes() for one in tensors)]
+    return [random.getstate(), key.tobytes(), rest, *(one.numpy().tobytes() for one in tensors)]
 
 
 def is_raised_by(error: BaseException, package: str) -> bool:

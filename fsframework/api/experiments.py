@@ -89,12 +89,12 @@ def tree_of_call(
         arguments: by name; see ``fsframework.run``.
         config: a TOML file, or a tree of the same shape; the arguments take precedence over it.
     """
-    told, below = dict(arguments), dict[str, Any]()
+    told = dict(arguments)
     allow_code = told.pop("allow_code", False)
     if isinstance(config, Mapping):
         below = given_tree(config, _ORIGIN)
-    elif config is not None:
-        below = read_config(Path(config), allow_code=allow_code)
+    else:
+        below = {} if config is None else read_config(Path(config), allow_code=allow_code)
     return merged(given_tree(told, _ORIGIN), below)
 
 

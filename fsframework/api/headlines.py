@@ -217,10 +217,8 @@ def loss_told(label: str, statistic: str, gap: Estimate, of_arms: Sequence[Estim
         return f"{label} loses {points(gap)} {arms} ({ends})."
     if gap.high < 0:
         return f"{label} gains {points(gap, -1)} {arms} ({ends})."
-    return (
-        f"No loss {arms} is shown for {label}: the gap is {points(gap)}, an interval that "
-        f"contains 0 ({ends})."
-    )
+    why = "an interval that contains 0" if gap.low == gap.low else "without an interval"
+    return f"No loss {arms} is shown for {label}: the gap is {points(gap)}, {why} ({ends})."
 
 
 def points(estimate: Estimate, sign: int = 1) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -34,7 +35,7 @@ from fsframework.engine.learning.model import (
     base_classes_of,
     build_model,
     lowered,
-    save_tensors,
+    save_weights,
 )
 from fsframework.engine.learning.scoring import Scorer
 from fsframework.engine.learning.training import start_stages
@@ -62,6 +63,7 @@ __all__ = [
     "network_of",
     "new_model",
     "resolve_device",
+    "save_weights",
 ]
 
 Function = Callable[[UInt8Array, IntArray, UInt8Array], Any]
@@ -102,15 +104,6 @@ class Model:
     def image_size(self) -> int:
         """Height and width of its images in pixels."""
         return self.network.size
-
-    def save_weights(self, path: Path, n_base_classes: int = 0) -> None:
-        """Write the weights as a run holds them, whole or not at all.
-
-        Args:
-            n_base_classes: classes that the method was trained on.
-        """
-        header: dict[str, object] = {"what": "weights", "n_base_classes": n_base_classes}
-        save_tensors(path, self.network.state_dict(), header)
 
     @torch.no_grad()
     def embed(self, images: UInt8Array) -> npt.NDArray[np.float32]:
@@ -370,15 +363,12 @@ def evaluate(  # noqa: PLR0913 - an option each
         raise OptionError(f"pool must be what fsframework.pool returned, not {_called(pool)}")
     component, source = opened(session.registry, data)
     found = model.model(device=settings.device) if isinstance(model, Run) else model
-    device_type = resolve_device(settings.device).type
+    resolve_device(settings.device)  # so that an unknown one is refused
     if isinstance(found, Model):
         size, how = found.network.size, found.network.interpolation
         if settings.image_size not in (None, size):
             asked = argument("image_size", settings.image_size)
             raise OptionError(f"{asked}: the model has its own size, {size}; leave this out")
-        if settings.device != "auto" and device_type != found.network.mean.device.type:
-            asked = argument("device", settings.device)
-            raise OptionError(f"{asked}: the model is on {found.network.mean.device} already")
     else:
         _check_function(found)
         size, how = settings.image_size or source.native_size or _USUAL_SIZE, "bilinear"
@@ -390,7 +380,7 @@ def evaluate(  # noqa: PLR0913 - an option each
     outcomes = {}
     for arm, chosen in arms.items():
         if isinstance(found, Model):
-            images = ImageSource.computed(found.network, pixels, chosen)
+            images = ImageSource.computed(found.network, pixels, chosen, found.precision)
             classifier: Classifier = ModelClassifier(found.network, images)
         else:
             classifier = _FunctionClassifier(found, pixels, arm)
@@ -405,8 +395,11 @@ def _called(value: Any) -> str:
     """Return how messages name a value of the wrong kind."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
-    plain = value is None or isinstance(value, (str, int, float))
-    return repr(value)[:80] if plain else f"a value of the type {type(value).__name__}"
+    if value is None or isinstance(value, (str, int, float)):
+        return repr(value)[:80]
+    facts = [getattr(value, name, "") for name in ("dtype", "layout", "device")]
+    of = " ".join(str(fact).removeprefix("torch.") for fact in facts if str(fact))
+    return f"a value of the type {type(value).__name__}" + (f" ({of})" if of else "")
 
 
 def _check_function(model: Any) -> None:
@@ -416,35 +409,33 @@ def _check_function(model: Any) -> None:
         OptionError: it cannot; the message says what to give instead.
     """
     cls = model if isinstance(model, type) else type(model)
+    name = cls.__name__
     if issubclass(cls, FewShotMethod):
         raise OptionError(
-            f"{cls.__name__} needs a backbone: give "
-            f"fsframework.model({cls.__name__}(...), backbone=...)"
+            f"{name} needs a backbone: give fsframework.model({name}(...), backbone=...)"
         )
     if issubclass(cls, nn.Module):
         raise OptionError(
-            f"model is the PyTorch module {cls.__name__}, which embeds images but knows no tasks: "
+            f"model is the PyTorch module {name}, which embeds images but knows no tasks: "
             'give fsframework.model("ncc", backbone=module), or another method in place of ncc'
         )
     if hasattr(cls, "fit") and hasattr(cls, "predict") and (cls is model or not callable(model)):
         raise OptionError(
-            f"model is the estimator {cls.__name__}, which is to be fitted to each task: give a "
+            f"model is the estimator {name}, which is to be fitted to each task: give a "
             "function around it",
             picture=_AROUND_ESTIMATOR,
         )
     try:
-        fits = callable(model) and cls is not model
-        if fits:
-            inspect.signature(model).bind(None, None, None)
+        if cls is model:
+            raise TypeError
+        inspect.signature(model).bind(None, None, None)
     except TypeError:
-        fits = False
-    except ValueError:  # a function of C, whose arguments are not known
-        pass
-    if not fits:
         raise OptionError(
             "model must be a run, what fsframework.model returned, or a function of support "
             f"images, support labels and query images that returns scores, not {_called(model)}"
-        )
+        ) from None
+    except ValueError:  # a function of C, whose arguments are not known
+        pass
 
 
 _AROUND_ESTIMATOR = """\
@@ -469,34 +460,29 @@ def _arms_of(tasks: Arms | Mapping[str, TaskSet] | TaskSet) -> Arms:
 
 def _rows(arms: Arms, source: Dataset, pool: ImagePool | None) -> IntArray:
     """Return the index in the data set of each image of the pool that tasks were drawn from."""
-    digests = {tasks.key_digest for tasks in arms.values()}
-    if len(digests) > 1:
+    digest, *others = {tasks.key_digest for tasks in arms.values()}
+    if others:
         raise DataError("the arms were drawn from different pools; evaluate them one by one")
-    (digest,) = digests
     if pool is None:
-        pool = _split_with(digest, source)
+        pool = next((one for one in _pools(source) if one.key_digest == digest), None)
+    if pool is None:
+        raise DataError(
+            "the tasks were not drawn from a split of these data (their image-key digest is "
+            f"{digest[:12]}); give the pool that they were drawn from"
+        )
     for tasks in arms.values():
         tasks.verify(pool)
     position = {key: i for i, key in enumerate(source.keys)}
-    missing = [key for key in pool.keys if key not in position]
-    if missing:
-        raise DataError(f"the pool has {missing[0]!r}, which is not an image of the data set")
-    return np.array([position[key] for key in pool.keys], dtype=np.int64)
+    try:
+        return np.array([position[key] for key in pool.keys], dtype=np.int64)
+    except KeyError as error:
+        raise DataError(f"the pool has {error}, which is not an image of the data set") from None
 
 
-def _split_with(digest: str, source: Dataset) -> ImagePool:
-    """Return the split of a data set whose keys have a digest."""
+def _pools(source: Dataset) -> Iterator[ImagePool]:
     for split in (*source.splits, "all"):
-        try:
-            found = source.pool(split)
-        except DataError:  # a split without an image
-            continue
-        if found.key_digest == digest:
-            return found
-    raise DataError(
-        "the tasks were not drawn from a split of these data (their image-key digest is "
-        f"{digest[:12]}); give the pool that they were drawn from"
-    )
+        with suppress(DataError):  # a split without an image
+            yield source.pool(split)
 
 
 class _FunctionClassifier(Classifier):
@@ -530,14 +516,13 @@ class _FunctionClassifier(Classifier):
         """
         try:
             # A list is right for every type, device and layout of tensor that has values.
-            found: npt.NDArray[Any] = np.asarray(
-                scores.tolist() if isinstance(scores, Tensor) else scores
-            )
+            plain = scores.tolist() if isinstance(scores, Tensor) else scores
+            found: npt.NDArray[Any] = np.asarray(plain)
             sound = found.dtype.kind in "fiu" and not np.ma.is_masked(scores)
         except Exception:  # whatever an object raises that cannot be made an array
             sound = False
         if not sound:
-            what = _described(scores)
+            what = _called(scores)
         elif found.shape != shape:
             what = f"numbers of shape {found.shape}"
         elif not np.isfinite(found).all():
@@ -549,11 +534,3 @@ class _FunctionClassifier(Classifier):
             f"{self._arm} {item()}: the model returned {what}; it must return finite real numbers "
             f"of shape {shape}, a row per query and a column per class"
         )
-
-
-def _described(scores: Any) -> str:
-    if isinstance(scores, Tensor):
-        kind, layout = (str(one).removeprefix("torch.") for one in (scores.dtype, scores.layout))
-        return f"a {layout} tensor of {kind} on {scores.device}"
-    kind = getattr(scores, "dtype", "")
-    return f"a value of the type {type(scores).__name__}" + (f" of {kind}" if kind != "" else "")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from fsframework._files import discard
 from fsframework._text import printable
 from fsframework.api.experiments import resolved, tree_of_call
-from fsframework.api.run_rows import run_options, run_settings
+from fsframework.api.run_rows import dataset_of, intervals_of, words_of
 from fsframework.api.session import Session, open_session
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.session import Workspace
@@ -87,12 +87,45 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """What tells it from other runs, by name; its estimates are not among it."""
-        return run_settings(self.folder, self.record)
+        record = self.record
+        tested, settings = record.tested, record.settings
+        return {
+            "run": self.name,
+            "folder": str(self.folder),
+            "status": record.status,
+            "created": record.created,
+            "date": record.created.partition("T")[0],
+            "dataset": dataset_of(record),
+            "method": record.method.called if record.method else "",
+            "backbone": record.backbone.called if record.backbone else "",
+            "sampler": (tested.sampler or tested.name) if tested else "",
+            "arms": ", ".join(record.arms),
+            "tasks": tested.n_tasks if tested else 0,
+            "way": tested.n_way if tested else 0,
+            "shot": tested.n_shot if tested else 0,
+            "queries": tested.n_query if tested else 0,
+            "queries-by": settings.get("query_batch", ""),
+            "task-seed": settings.get("task_seed", ""),
+            "training-seed": settings.get("training_seed", ""),
+            "epochs": len(record.training.history),
+            "recipe": settings.get("recipe") or "",
+            "words": words_of(record) if len(record.arms) > 1 else "",
+            "intervals": intervals_of(record),
+            "device": record.environment.device,
+            "fingerprint": record.fingerprint,
+        }
 
     @property
     def options(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Its options as a tree, and in the same shape where each value came from."""
-        return run_options(self.record)
+        values: dict[str, Any] = dict(self.record.settings)
+        origins: dict[str, Any] = dict(self.record.origins)
+        for role, component in self.record.components.items():
+            values[role], origins[role] = component.to_tree(), dict(component.origins)
+        if self.record.stages:
+            values["training"] = [dict(stage.options) for stage in self.record.stages]
+            origins["training"] = [dict(stage.origins) for stage in self.record.stages]
+        return values, origins
 
     @cached_property
     def tasks(self) -> Arms:

@@ -10,11 +10,10 @@ from fsframework.api.session import Session
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.history import write_tensorboard
 from fsframework.engine.learning.model import FewShotModel, save_tensors
-from fsframework.engine.learning.training import Trained
+from fsframework.engine.learning.training import Trained, Training
 from fsframework.engine.lineage import seen_by, under_test
 from fsframework.engine.preparation import open_source, pixel_notes, with_fitted_stages
 from fsframework.engine.session import resolve_device
-from fsframework.engine.training_job import TrainingJob
 from fsframework.errors import OptionError
 from fsframework.records import DataRecord, Epoch
 
@@ -60,10 +59,10 @@ def train_experiment(experiment: Experiment, session: Session) -> TrainedModel:
     experiment, _ = with_fitted_stages(experiment, way_shot, source.dataset.pool("train"), session)
     for note in pixel_notes(source, settings, device):
         session.reporter.note(note)
-    job = TrainingJob(experiment, source, way_shot, device, session)
-    model, splits = job.untrained(), job.splits()
-    trained = job.train(model, splits, lambda _: None)
+    job = Training(experiment, source, way_shot, device, session)
+    model = job.untrained()
+    trained = job.train(model, lambda _: None)
     tested = under_test(experiment.dataset, source.store.dataset, "train")
     data, _ = seen_by(tested, model.extractor, experiment.stages, trains=True)
     data = replace(data, image_size=model.size)
-    return TrainedModel(model, trained, len(splits[0].pool), data, experiment.options)
+    return TrainedModel(model, trained, len(job.splits[0].pool), data, experiment.options)

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from fsframework.components.registry import Registry
 from fsframework.errors import FsfError
 
-__all__ = ["added_names", "dataset_names", "plugin_names", "run_names"]
+__all__ = ["added_names", "plugin_names", "run_names"]
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 """A function for click's ``shell_complete``; none of those below imports a plugin."""
@@ -32,14 +32,17 @@ def _completing(names: Callable[[click.Context], Iterable[str]]) -> Complete:
 
 
 def plugin_names(kind: str | None = None) -> Complete:
-    """Return a function that completes the name of a plugin, or of a data set.
+    """Return a function that completes the name of a plugin, or of an added data set.
 
     Args:
         kind: of the plugins; by default that given with ``--kind``, or any.
     """
-    if kind == "dataset":
-        return dataset_names
-    return _completing(lambda context: Registry().names(kind or context.params.get("kind")))
+
+    def names(context: click.Context) -> Iterable[str]:
+        added = _added(context) if kind == "dataset" else ()
+        return [*Registry().names(kind or context.params.get("kind")), *added]
+
+    return _completing(names)
 
 
 def _added(context: click.Context) -> set[str]:
@@ -53,9 +56,6 @@ def _added(context: click.Context) -> set[str]:
 
 added_names = _completing(_added)
 """Completes the name of a data set that was added with ``fsf data add``."""
-
-dataset_names = _completing(lambda context: [*Registry().names("dataset"), *_added(context)])
-"""Completes the name of a data set: a plugin, or one added with ``fsf data add``."""
 
 
 def run_names(

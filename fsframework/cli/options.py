@@ -14,7 +14,7 @@ import click
 import cloup
 from click.core import ParameterSource
 
-from fsframework.cli.completion import added_names, dataset_names, plugin_names, run_names
+from fsframework.cli.completion import added_names, plugin_names, run_names
 from fsframework.cli.groups import ListingGroup
 from fsframework.components.options import (
     IMAGES,
@@ -40,7 +40,6 @@ __all__ = [
     "added_names",
     "check_output",
     "command",
-    "dataset_names",
     "experiment_of",
     "flat_options",
     "group",

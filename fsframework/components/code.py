@@ -164,8 +164,8 @@ class _Walk:
             module = module.rpartition(".")[0]
         loaded = sys.modules.get(module)
         file = None if loaded is None else _file_of(loaded)
-        if loaded is None or (module == "__main__" and (file is None or not file.exists())):
-            return True
+        if loaded is None or (module == "__main__" and not (file and file.exists())):
+            return True  # typed into an interpreter, for one
         if file is None:  # made by a script, or built in
             return getattr(loaded, "__spec__", None) is None
         if top_level(module) == "fsframework" or _is_standard(file):

@@ -221,19 +221,11 @@ def _with_names(registry: Registry, tree: Mapping[str, Any]) -> dict[str, Any]:
         if kind in found:
             found[kind] = named(registry, kind, found[kind])
     if isinstance(training := found.get("training"), Mapping):
-        found["training"] = _with_trainers(registry, training)
+        found["training"] = _with_names(registry, training)
+    if isinstance(stages := found.get("stages"), list):  # of a training
+        found["stages"] = [_with_names(registry, stage) for stage in stages]
     if "statistics" in found:
         found["statistics"] = _named_statistics(registry, found["statistics"])
-    return found
-
-
-def _with_trainers(registry: Registry, training: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a training with the methods of all stages registered and named."""
-    found = dict(training)
-    if "method" in found:
-        found["method"] = named(registry, "method", found["method"])
-    if isinstance(stages := found.get("stages"), list):  # of mappings; see ``layer``
-        found["stages"] = [_with_trainers(registry, stage) for stage in stages]
     return found
 
 

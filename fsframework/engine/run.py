@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import isnan
 from pathlib import Path
 
 import numpy as np
@@ -27,14 +28,13 @@ from fsframework.engine.learning.history import Curve
 from fsframework.engine.learning.model import (
     WEIGHTS_NAME,
     FewShotModel,
-    save_tensors,
+    save_weights,
     weights_of_run,
 )
-from fsframework.engine.learning.training import start_stages
+from fsframework.engine.learning.training import Training, start_stages
 from fsframework.engine.lineage import seen_by, under_test
 from fsframework.engine.preparation import Prepared, prepare
 from fsframework.engine.session import Session
-from fsframework.engine.training_job import TrainingJob
 from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.records import (
     RECORD_NAME,
@@ -52,7 +52,6 @@ from fsframework.records import (
 )
 from fsframework.statistics.differences import bootstrap_of_few
 from fsframework.statistics.estimation import estimates_of, saturation
-from fsframework.statistics.estimators import Interval
 from fsframework.statistics.results import MethodResult
 from fsframework.values import ArmOutcomes, Arms, Outcomes, TaskSet, digest_of
 
@@ -192,19 +191,20 @@ class _Job:
         with self.timer("images"):
             split = self.settings.split or "test"
             tested = self.prepared.source.pixels(split, self.session.reporter)
-            splits = self.training.splits() if trains else []
+            splits = self.training.splits if trains else []
         record = earlier or _new_record(self.prepared, model, trains=trains)
         record.save(self.folder)
         sweep(self.folder)
         self._keep_files()
         if splits:
             with self.timer("training"):
-                record = self._with_training(record, model, splits)
+                record = self._with_training(record, model)
         record = self._with_weights(record, model, tested, splits)
         outcomes = self._outcomes(model, tested, record)
-        notes = _outcome_notes(outcomes, self.settings.interval)
+        record = self._with_estimates(record, outcomes)
+        notes = _outcome_notes(outcomes, record)
         record = replace(
-            self._with_estimates(record, outcomes),
+            record,
             status="finished",
             notes=tuple(dict.fromkeys((*record.notes, *notes))),
             timings={**record.timings, **self.timer},
@@ -271,11 +271,11 @@ class _Job:
         )
 
     @functools.cached_property
-    def training(self) -> TrainingJob:
+    def training(self) -> Training:
         """The training of the model, if it is trained."""
         prepared = self.prepared
         tested = prepared.arms.tested
-        return TrainingJob(
+        return Training(
             self.experiment,
             prepared.source,
             (tested.n_way, tested.n_shot),
@@ -283,12 +283,10 @@ class _Job:
             self.session,
         )
 
-    def _with_training(
-        self, record: RunRecord, model: FewShotModel, splits: list[Split]
-    ) -> RunRecord:
+    def _with_training(self, record: RunRecord, model: FewShotModel) -> RunRecord:
         """Train the model in place, and record how it went."""
         watch = Curve(self.folder, tensorboard=self.settings.tensorboard)
-        trained = self.training.train(model, splits, watch)
+        trained = self.training.train(model, watch)
         tested = self.prepared.arms.tested
         return replace(
             record,
@@ -320,11 +318,7 @@ class _Job:
         try:
             weights_of_run(self.folder, record)
         except DataError:
-            header: dict[str, object] = {
-                "what": "weights",
-                "n_base_classes": self.training.n_base_classes,
-            }
-            save_tensors(path, model.state_dict(), header)
+            save_weights(path, model, self.training.n_base_classes)
         record.save(self.folder)
         return record
 
@@ -356,6 +350,7 @@ class _Job:
                         tasks,
                         label=f"{arm} tasks",
                         partial=self.folder / f"partial-{arm}.safetensors",
+                        identity=shared.stem,
                         reporter=reporter,
                         query_batch=self.settings.query_batch,
                     )
@@ -427,7 +422,13 @@ def _new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> Run
         digests=digests,
         arms=_arm_records(prepared.arms, experiment.sampler, pool.class_sizes.tolist()),
         contrast=prepared.arms.contrast,
-        notes=(*prepared.notes, *_weight_notes(data), *_reuse_notes(experiment), *cautions),
+        notes=(
+            *prepared.notes,
+            *prepared.source.repeated(settings.split or "test", pool),
+            *_weight_notes(data),
+            *_reuse_notes(experiment),
+            *cautions,
+        ),
         cautions=cautions,
         data=replace(data, image_size=model.size),
     )
@@ -527,8 +528,11 @@ def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict
     }
 
 
-def _outcome_notes(outcomes: ArmOutcomes, interval: Interval) -> Iterator[str]:
+def _outcome_notes(outcomes: ArmOutcomes, record: RunRecord) -> Iterator[str]:
     """Yield what is noted of outcomes, and warnings about intervals that they cannot support."""
+    interval = record.settings["interval"]
+    if unknown := [name for name, one in record.estimates.items() if isnan(one.low)]:
+        yield f"no interval of {', '.join(unknown)}: tasks that do not differ tell none"
     for arm, answered in outcomes.items():
         yield from (f"{arm} tasks: {note}" for note in answered.notes)
         if (warning := saturation(answered)) is not None:

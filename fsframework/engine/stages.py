@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fsframework._calls import text_of
 from fsframework._digest import digest_of
 from fsframework._reading import check_file
+from fsframework.components.code import code_of
 from fsframework.components.options import TRAINING, Option, check_values
 from fsframework.components.resolution import differing
 from fsframework.errors import DataError, OptionError, close_matches
@@ -254,12 +255,13 @@ def changed_options(stages: Sequence[Stage]) -> list[dict[str, Any]]:
 
 
 def stage_digests(stages: Sequence[Stage]) -> list[list[str]]:
-    """Return what decides each stage besides its options: weights read, code of its method."""
+    """Return what decides each stage besides its options: weights that are read, and code."""
     return [
         [
             _digest_of("init_from", stage.init_from),
             stage.method.fingerprint if stage.method else "",
             _digest_of("teacher", stage.teacher),
+            *([code_of(_optimizer_class(name)).digest] if ":" in (name := stage.optimizer) else []),
         ]
         for stage in stages
     ]

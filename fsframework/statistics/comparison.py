@@ -681,12 +681,13 @@ def _sign(difference: Estimate) -> str:
 
 def _few(values: TaskValues, both: str, places: tuple[int, int]) -> str:
     """Return a warning if an interval rests on few tasks, else an empty text."""
-    for columns in values.means:
+    for arm, columns in zip(values.measure.arms or ("",), values.means, strict=False):
         differ = int((np.abs(columns[:, places[0]] - columns[:, places[1]]) > NO_SPREAD).sum())
-        if differ < FEWEST_DIFFERENT:
+        if 0 < differ < FEWEST_DIFFERENT:  # in another arm, where it is 0
+            of = f" {arm}" if len(values.means) > 1 else ""
             return (
-                f"{both} differ in only {differ} of {len(columns):,} tasks; interval and p rest on "
-                "these"
+                f"{both} differ in only {differ} of {len(columns):,}{of} tasks; interval and p "
+                "rest on these"
             )
     return ""
 
@@ -728,7 +729,7 @@ def _notes(
         if not one.varies:
             notes.append(
                 f"{label}: {values.measure.name} is {values.shown(one.value, '.1f')} in every one "
-                f"of {values.n_tasks:,} tasks; an interval of zero width says nothing about other "
-                "tasks, so no direct conclusion is drawn"
+                f"of {values.n_tasks:,} tasks: without spread there is no interval, and no direct "
+                "conclusion is drawn"
             )
     return notes

@@ -83,8 +83,7 @@ def differences(
     one model adds nothing for seeds, so the interval of its contrasts speaks of these weights only.
 
     Where a contrast does not vary, an interval of zero width would claim certainty that nobody has:
-    its bounds are NaN, except for a method's own value, which is the same in every task, and for
-    equal methods; its p is NaN.
+    its bounds and its p are NaN.
 
     Args:
         parts: float64 ``(T, models)`` each, the models of each method side by side; a contrast's
@@ -125,7 +124,7 @@ def differences(
         if max(numbers) == 1:
             over = replace(over, estimator=one.estimator)
         value = 0.0 if abs(over.value) < NO_SPREAD else over.value
-        found.append(_without_spread(replace(over, value=value), weights))
+        found.append(_without_spread(replace(over, value=value)))
     return found
 
 
@@ -156,19 +155,16 @@ def _over_tasks(
     else:
         bounds, estimator = _bootstrap(parts, contrasts, value, how), how.choice.method
     found = []
-    for row, weights in enumerate(contrasts):
+    for row in range(len(contrasts)):
         low, high, p = (float(one[row]) for one in bounds)
         one = Difference(float(value[row]), low, high, p, bool(varies[row]), estimator)
-        found.append(_without_spread(one, weights))
+        found.append(_without_spread(one))
     return found
 
 
-def _without_spread(one: Difference, weights: FloatArray) -> Difference:
-    if one.varies:
-        return one
-    known = one.value == 0 or np.count_nonzero(weights) == 1
-    bound = one.value if known else float("nan")
-    return replace(one, low=bound, high=bound, p=float("nan"))
+def _without_spread(one: Difference) -> Difference:
+    nan = float("nan")
+    return one if one.varies else replace(one, low=nan, high=nan, p=nan)
 
 
 def mean_interval(
@@ -185,7 +181,7 @@ def mean_interval(
     the scope of such an interval see ``Estimate.scope``.
 
     Args:
-        parts: float ``(T,)`` each; a single value gives NaN bounds.
+        parts: float ``(T,)`` each; a single value, or equal ones, give NaN bounds.
         how: the interval.
 
     Returns:

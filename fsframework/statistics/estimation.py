@@ -21,6 +21,9 @@ __all__ = ["FEWEST_ANSWERS", "estimates_of", "saturation"]
 FEWEST_ANSWERS = 100
 """With fewer wrong (or right) answers, 95 % intervals held the truth in 90 to 92 % of cases."""
 
+_NEAR_THE_END = 0.2
+"""Share of wrong (or right) answers up to which a value is close to the end of the scale."""
+
 OWN = "own"
 """The estimator of an interval that the statistic brings itself."""
 
@@ -29,7 +32,7 @@ _USUAL = IntervalChoice()
 
 
 def saturation(outcomes: Outcomes) -> str | None:
-    """Return a warning where nearly all answers are right, or nearly all wrong.
+    """Return a warning where nearly all answers are right or wrong, or there are few answers.
 
     >>> saturation(Outcomes(np.zeros((2, 2, 5)), "digest", 40, False)) is None
     False
@@ -39,9 +42,13 @@ def saturation(outcomes: Outcomes) -> str | None:
     fewer, what = min((total - right, "wrong"), (right, "right"))
     if fewer >= FEWEST_ANSWERS:
         return None
+    if fewer > _NEAR_THE_END * total:
+        why = "in so small a sample"
+    else:
+        why = "this close to the end of the scale"
     return (
-        f"only {fewer:,} of {total:,} answers are {what}: this close to the end of the scale, "
-        "intervals hold the truth less often than their level; more tasks would help"
+        f"only {fewer:,} of {total:,} answers are {what}: {why}, intervals hold the truth less "
+        "often than their level; more tasks would help"
     )
 
 

@@ -72,20 +72,13 @@ class Outcomes:
         _check_images(self.n_images)
 
     @classmethod
-    def of(
-        cls,
-        tasks: TaskSet,
-        predictions: IntArray,
-        query_batch: QueryBatch = "task",
-        notes: tuple[str, ...] = (),
-    ) -> Self:
+    def of(cls, tasks: TaskSet, predictions: IntArray, query_batch: QueryBatch = "task") -> Self:
         """Build outcomes from predictions ``(T, way, n_query)`` and their tasks."""
         if predictions.shape != tasks.query.shape:
             raise DataError(
                 f"predictions of shape {predictions.shape} for queries of {tasks.query.shape}"
             )
-        known = tasks.digest, tasks.n_images, tasks.reuses_images
-        return cls(predictions, *known, query_batch, notes)
+        return cls(predictions, tasks.digest, tasks.n_images, tasks.reuses_images, query_batch)
 
     def __len__(self) -> int:
         return int(self.predictions.shape[0])
@@ -120,11 +113,11 @@ class Outcomes:
 
     @property
     def digest(self) -> str:
-        """Digest of everything that a file of them holds."""
+        """Digest of everything that a file of them holds but notes."""
         return digest_of("outcomes", str(self._header()), self.predictions)
 
     def _header(self) -> dict[str, Any]:
-        """Return the header of a file of outcomes."""
+        """Return the header of a file of outcomes, without notes."""
         _, way, n_query = self.predictions.shape
         return {
             "what": "outcomes",
@@ -134,7 +127,6 @@ class Outcomes:
             "n_images": self.n_images,
             "reuses_images": self.reuses_images,
             "query_batch": self.query_batch,
-            "notes": self.notes,
         }
 
     def save(self, path: str | Path) -> None:
@@ -150,7 +142,7 @@ class Outcomes:
                 pa.array(offsets), pa.array(self.predictions.reshape(-1))
             ),
         }
-        write_parquet(Path(path), columns, self._header())
+        write_parquet(Path(path), columns, {**self._header(), "notes": self.notes})
 
     @staticmethod
     def load(path: str | Path) -> Outcomes:

@@ -153,8 +153,8 @@ def test_scores_of_any_type_give_the_answers_of_their_values(
         (lambda s: np.ma.masked_less(s, np.median(s)), "MaskedArray"),
         (lambda s: [[10**400] * 5] * 25, "list"),
         (lambda s: [[1, 2], [3]], "list"),
-        (lambda s: "right", "str"),
-        (lambda s: None, "NoneType"),
+        (lambda s: "right", "right"),
+        (lambda s: None, "None"),
         (lambda s: (row for row in s), "generator"),
         (lambda s: torch.tensor(s).to_sparse(), "sparse_coo"),
         (lambda s: torch.tensor(s, device="meta"), "meta"),
@@ -165,7 +165,7 @@ def test_scores_of_any_type_give_the_answers_of_their_values(
 def test_scores_that_are_not_scores_are_refused(
     arms: fsf.Arms, data: Dataset, form: Any, named: str
 ) -> None:
-    with pytest.raises(DataError, match=f"random task 0: .* {named}"):
+    with pytest.raises(DataError, match=f"random task 0: .*{named}"):
         fsf.evaluate(lambda *task: form(nearest(*task)), arms, data, progress=False)
 
 
@@ -246,9 +246,8 @@ def test_tasks_of_other_data_and_of_no_number_are_refused(arms: fsf.Arms, data: 
     ):
         with pytest.raises(DataError, match="tasks"):
             fsf.evaluate(nearest, tasks, source, pool=pool, progress=False)
-    for given in ({"image_size": 32}, {"device": "meta"}):
-        with pytest.raises(OptionError, match=next(iter(given))):
-            fsf.evaluate(average("ncc"), arms, data, progress=False, **given)
+    with pytest.raises(OptionError, match="image_size"):
+        fsf.evaluate(average("ncc"), arms, data, image_size=32, progress=False)
 
 
 def test_the_user_s_module_stays_as_it_is(arms: fsf.Arms, data: Dataset) -> None:

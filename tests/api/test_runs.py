@@ -225,6 +225,19 @@ def test_runs_are_rows_and_can_be_opened_by_name(tmp_path: Path) -> None:
         fsf.load_run("yours")
 
 
+def test_equal_tasks_have_no_interval_and_the_run_says_so(fsf_: Fsf) -> None:
+    run = fsf.run(
+        method="ncc", sampler="random", tasks=2, way=2, shot=5, queries=1, progress=False,
+        dataset={"name": "planted", "n_per_class": 8, "size": 16}, training={"epochs": 0},
+    )  # fmt: skip
+    told = {name: str(one) for name, one in run.estimates.items()}
+    assert told == dict.fromkeys(("acc-random", "wacc-random"), "100.0 % (no interval)")
+    assert any("no interval of acc-random, wacc-random" in note for note in run.record.notes)
+    shown = fsf_("runs", "show", run.name)
+    assert shown.returncode == 0
+    assert "± 0.0" not in shown.stdout
+
+
 def test_errors_speak_of_arguments() -> None:
     cases = {
         "unknown option 'mehtod' (did you mean 'method'?)": {"mehtod": "renet"},

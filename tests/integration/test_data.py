@@ -53,6 +53,32 @@ def test_a_folder_of_one_s_own_gets_a_name(fsf: Fsf, tmp_path: Path) -> None:
     assert fsf("run", "--dataset", "birds", "--dry-run").returncode == 2
 
 
+def test_classes_of_one_repeated_image_are_named(fsf: Fsf, tmp_path: Path) -> None:
+    folder = images(tmp_path / "pictures", classes=3)
+    for path in sorted((folder / "kind1").iterdir()):
+        path.write_bytes((folder / "kind1" / "0.png").read_bytes())
+    named = "1 class consists of one repeated image: 'kind1'"
+    done = fsf("data", "check", "--dataset", "folder:pictures")
+    assert named in done.stdout + done.stderr
+    ran = fsf(
+        *("run", "--dataset", "folder:pictures", "--method", "ncc", "--sampler", "random", "--way"),
+        *(
+            "2",
+            "--shot",
+            "1",
+            "--queries",
+            "2",
+            "--tasks",
+            "2",
+            "-o",
+            "training.epochs=0",
+            "--json",
+        ),
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert named in json.loads(ran.stdout)["notes"]
+
+
 def test_every_way_to_name_a_data_set_knows_it(
     fsf: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,7 +128,9 @@ SMALL: dict[str, Any] = {
 STAGE = {"epochs": 1, "steps": 1, "validation_tasks": 0, "optimizer": "evil:Opt"}
 
 
-def test_code_of_a_file_runs_where_it_is_allowed(evil: Path) -> None:
+def test_code_of_a_file_runs_where_it_is_allowed(
+    evil: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (evil / "own.toml").write_text(NAMING["training"])
     stage = {name: STAGE[name] for name in STAGE if name != "optimizer"}
     with pytest.raises(OptionError, match="allow_code=True"):
@@ -142,6 +144,10 @@ def test_code_of_a_file_runs_where_it_is_allowed(evil: Path) -> None:
         run = fsframework.run(**given, **SMALL)
         assert run.options[0]["training"][0]["optimizer"] == "evil:Opt"
     assert (evil / "imported").exists()
+    (evil / "evil.py").write_text(EVIL.replace("SGD", "AdamW"))
+    monkeypatch.delitem(sys.modules, "evil")
+    edited = fsframework.run(training=[STAGE], **SMALL)
+    assert not edited.reused, "the code of the optimiser is part of the run"
 
 
 def test_the_command_line_may_name_code(fsf: Any, evil: Path) -> None:

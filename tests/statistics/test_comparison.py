@@ -212,7 +212,7 @@ def test_equal_values_are_called_equal() -> None:
     values = accuracies(20, 1).repeat(2, axis=1)
     (pair,) = compare_methods(["a", "b"], measured(values)).pairs
     assert (pair.p, pair.p_holm, pair.paired) == (None, None, "0")
-    assert (pair.difference.value, pair.difference.half_width) == (0, 0)
+    assert (pair.difference.value, np.isnan(pair.difference.low)) == (0, True)
     assert "acc-random in all 20 tasks" in pair.note
 
 
@@ -246,6 +246,19 @@ def test_one_task_tells_nothing(interval: str) -> None:
     assert (pair.difference.value, pair.p, pair.direct, pair.paired) == (0.25, None, "0", "0")
     assert np.isnan(pair.difference.low)
     assert all("one task" in text for text in (found.notes[0], pair.note))
+
+
+def test_only_an_arm_in_which_methods_differ_is_one_of_few_tasks() -> None:
+    """The gap of arms that were drawn independently: control less tested."""
+    gap = Measure("acc", ("random", "biased"))
+    control, tested = np.full((40, 2), 0.8), -accuracies(100, 2)
+    notes = []
+    for columns in (control, control + np.eye(40, 2) * 0.1):
+        values = TaskValues(gap, "toy", (columns, tested), "closed")
+        (pair,) = compare_methods(["a", "b"], values).pairs
+        notes.append(pair.note)
+    assert notes[0] == ""
+    assert "2 of 40 random tasks" in notes[1]
 
 
 def test_few_tasks_or_few_that_differ_are_warned_of() -> None:

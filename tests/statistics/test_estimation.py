@@ -93,7 +93,7 @@ def test_gap_is_welchs_interval_and_closed_when_the_two_sets_share_images() -> N
     assert (found.name, found.estimator) == ("mean-gap", "welch-t")
     assert found.arms == ("random", "biased")
     constant = gap_of(Mean(), arms_of(random, biased), ([4] * 4, [0] * 3))
-    assert (constant.value, constant.low, constant.high) == (1.0, 1.0, 1.0)
+    assert (constant.value, str(constant)) == (1.0, "100.0 % (no interval)")
     overlapping = tasks_of(3, reuse=False, start=6)
     shared = gap_of(Mean(), arms_of(random, overlapping), ([4, 3, 4, 3], [1, 0, 2]))
     assert shared.scope == "closed"
@@ -215,6 +215,18 @@ def test_intervals_cover_as_often_as_they_say() -> None:
         covered += low <= truth <= high
     # 95 % of 400 is 380; four standard deviations are 17.
     assert 363 <= covered <= 397
+
+
+@pytest.mark.parametrize(("right", "small"), [(0, False), (38, False), (96, True), (162, False)])
+def test_a_small_sample_is_not_called_close_to_the_end_of_the_scale(
+    right: int, *, small: bool
+) -> None:
+    predictions = np.repeat([0, 1], 100).reshape(1, 2, 100)
+    predictions.reshape(-1)[right:] = 1 - predictions.reshape(-1)[right:]
+    warning = saturation(Outcomes(predictions, "digest", 200, False))
+    assert warning is not None
+    assert ("so small a sample" in warning) == small
+    assert ("end of the scale" in warning) != small
 
 
 @pytest.mark.parametrize(("wrong", "told"), [(0, True), (99, True), (100, False), (501, True)])

@@ -79,9 +79,11 @@ def test_bootstraps_repeat_and_follow_a_skewed_distribution(estimator: Any) -> N
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_one_value_has_no_interval_and_equal_ones_have_one_of_no_length(estimator: Any) -> None:
-    assert np.isnan(mean_interval(np.array([0.5]), how=by(estimator))[1:]).all()
-    assert mean_interval(np.full(9, 0.5), how=by(estimator)) == (0.5, 0.5, 0.5)
+def test_one_value_has_no_interval_nor_have_equal_ones(estimator: Any) -> None:
+    for values in (np.array([0.5]), np.full(9, 0.5), np.ones(2), np.zeros(600)):
+        mean, *bounds = mean_interval(values, how=by(estimator))
+        assert mean == values[0]
+        assert np.isnan(bounds).all()
 
 
 @pytest.mark.parametrize("interval", ["percentile", "bca"])

@@ -148,7 +148,8 @@ def test_what_does_not_vary_has_no_p() -> None:
     assert pair.p is not None, "seeds of two methods are no pairs"
     constant = compared(np.full((5, 4), 0.5), 2, 2)
     assert "all 2 seeds are equal" in constant.notes[0]
-    assert (constant.pairs[0].p, constant.values["a"].half_width) == (None, 0.0)
+    assert (constant.pairs[0].p, constant.values["a"].value) == (None, 0.5)
+    assert np.isnan(constant.values["a"].low)
     shifted = compared(np.tile([0.5, 0.5, 0.6, 0.6], (5, 1)), 2, 2)
     assert np.isnan(shifted.pairs[0].difference.low)
     one = compared(BY_HAND[:1], 2, 2)

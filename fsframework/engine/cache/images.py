@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from fsframework.errors import DataError, argument
 from fsframework.interfaces.dataset import Dataset, Decoding
 from fsframework.values import (
     BoolArray,
+    ImagePool,
     IntArray,
     UInt8Array,
     demand_disk,
@@ -243,7 +244,12 @@ class ImageStore:
 
     def digest(self, rows: IntArray, reporter: Reporter) -> str:
         """Return a digest of the pixels of some rows, the same on every machine."""
-        return digest_of("pixels", self._rows.records(reporter)["digest"][rows])
+        return digest_of("pixels", self.digests(rows, reporter))
+
+    def digests(self, rows: IntArray, reporter: Reporter) -> npt.NDArray[np.uint64]:
+        """Return the digest of the pixels of each row, ``(n, 2)``: equal ones, equal images."""
+        found: npt.NDArray[np.uint64] = self._rows.records(reporter)["digest"][rows]
+        return found
 
     def _made(
         self, broken: Broken, reporter: Reporter, rows: IntArray
@@ -385,6 +391,23 @@ class Source:
         if self.store.undecoded(self._rows_of(split), reporter).size:
             return None
         return self.pixels(split, reporter).digest
+
+    def repeated(self, split: str, pool: ImagePool) -> Iterator[str]:
+        """Yield a warning if classes of a decoded split consist of one repeated image.
+
+        Args:
+            pool: of the split.
+        """
+        digests = self.store.digests(self._rows_of(split), Reporter())
+        names = [
+            repr(name)
+            for label, name in enumerate(pool.class_names)
+            if len(own := digests[pool.members(label)]) > 1 and (own == own[0]).all()
+        ]
+        if names:
+            some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+            counted = f"{len(names):,} {'class consists' if len(names) == 1 else 'classes consist'}"
+            yield f"{counted} of one repeated image: {some}"
 
     def _rows_of(self, split: str) -> IntArray:
         """Return the rows of the store that hold the images of a split."""

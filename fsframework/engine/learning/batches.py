@@ -73,11 +73,6 @@ class StepBatches:
         """Whether a step has episodes."""
         return self.shown in ("episodes", "both")
 
-    @property
-    def has_flat_images(self) -> bool:
-        """Whether a step has images drawn without regard to episodes."""
-        return self.shown != "episodes"
-
     def of_epoch(self, episodes: TaskSet | None, seed: int) -> Callable[[int], Batch]:
         """Return a function from step to batch, with images drawn for an epoch.
 
@@ -92,7 +87,7 @@ class StepBatches:
         def batch(step: int) -> Batch:
             part = None if episodes is None else episodes[step * count : (step + 1) * count]
             shown = [] if part is None else [part.support.ravel(), part.query.ravel()]
-            if self.has_flat_images:
+            if self.shown != "episodes":
                 shown.append(flat[step])
             return self._batch(np.concatenate(shown), part)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -283,11 +283,6 @@ class Classifier:
     """Whether a score may depend on the other queries, and so on their order."""
 
     @property
-    def identity(self) -> str:
-        """What its answers depend on besides the tasks."""
-        raise NotImplementedError
-
-    @property
     def remark(self) -> str:
         """A sentence for readers of its answers; empty if there is none."""
         return ""
@@ -314,11 +309,6 @@ class ModelClassifier(Classifier):
         self._scorer = Scorer(model.method)
         self._buffers: dict[str, Tensor] = {}
         self.plugin, self.transductive = model.method, model.method.transductive
-
-    @property
-    def identity(self) -> str:
-        """Its weights and the precision of its images."""
-        return f"{self._model.weights_digest()} {self._source.precision}"
 
     @property
     def remark(self) -> str:
@@ -400,23 +390,19 @@ class _Predictor:
                 it is not declared transductive.
         """
         usual = self._first_answers(1)
-        self._compare(usual, self._first_answers(1), "when it was asked again", "the same")
+        asked = {1: "when it was asked again"}
         if not (self._classifier.transductive or self._draws):
-            wanted = "the same, or be declared transductive"
-            again = self._first_answers(-1)
-            self._compare(usual, again, "when these came in another order", wanted)
+            asked[-1] = "when these came in another order"
+        for step, when in asked.items():
+            changed = int((usual != self._first_answers(step)).sum())
+            if changed > max(1, _MOST_CHANGED * usual.numel()):
+                found = f"other answers to {changed} of {usual.numel()} queries {when}"
+                wanted = "the same" + (", or be declared transductive" if step < 0 else "")
+                raise malformed(self._classifier.plugin, "scores", found, wanted)
 
     def _first_answers(self, step: int) -> Tensor:
-        last = min(self._shape[0], _TASKS_ASKED_AGAIN)
-        starts = range(0, last, self.tasks_a_batch)
-        blocks = ((start, min(start + self.tasks_a_batch, last)) for start in starts)
-        return torch.cat([self._scored(*block, step).argmax(dim=2) for block in blocks])
-
-    def _compare(self, usual: Tensor, again: Tensor, when: str, wanted: str) -> None:
-        changed = int((usual != again).sum())
-        if changed > max(1, _MOST_CHANGED * usual.numel()):
-            found = f"other answers to {changed} of {usual.numel()} queries {when}"
-            raise malformed(self._classifier.plugin, "scores", found, wanted)
+        tasks = range(min(self._shape[0], _TASKS_ASKED_AGAIN))
+        return torch.cat([self._scored(task, task + 1, step) for task in tasks]).argmax(dim=2)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -472,6 +458,7 @@ def evaluate(
     label: str,
     reporter: Reporter,
     partial: Path | None = None,
+    identity: str = "",
     query_batch: QueryBatch = "task",
 ) -> Outcomes:
     """Predict every query of every task, saving progress every few seconds.
@@ -479,6 +466,7 @@ def evaluate(
     Args:
         partial: file of the predictions so far, from which a killed evaluation resumes; ``None``
             to store nothing.
+        identity: of all that decides the predictions, without which those of a file are not used.
         query_batch: ``task`` shows a method all queries of a task together; ``class`` those of one
             class at a time, as the published evaluation of FewSTAB does. Where a score depends on
             the other queries (transductive methods, BatchNorm in training mode), the two give
@@ -487,7 +475,6 @@ def evaluate(
     predictor = _Predictor(classifier, tasks, query_batch)
     done: list[Tensor] = []
     if partial is not None:
-        identity = digest_of(tasks.digest, classifier.identity, query_batch)
         kept = load_sealed(partial, lambda path: _predictions(path, identity), reporter.note)
         if kept is not None:
             done, predictor.tied = [kept[0]], kept[1]
@@ -504,10 +491,10 @@ def evaluate(
                 saved = time.monotonic()
     for remark in predictor.remarks:
         reporter.note(f"{label}: {remark}")
-    outcomes = Outcomes.of(tasks, torch.cat(done).numpy(), query_batch, predictor.remarks)
     if partial is not None:
         remove_sealed(partial)
-    return outcomes
+    outcomes = Outcomes.of(tasks, torch.cat(done).numpy(), query_batch)
+    return replace(outcomes, notes=predictor.remarks)
 
 
 def _save_predictions(partial: Path, predictions: Tensor, identity: str, tied: int) -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "lowered",
     "pixels_to",
     "save_tensors",
+    "save_weights",
     "weights_digest",
     "weights_from",
     "weights_of_run",
@@ -199,6 +200,12 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, objec
     # Copies, since safetensors refuses tensors that share their memory.
     ready = {k: v.detach().to("cpu", copy=True).contiguous() for k, v in tensors.items()}
     atomic_write(path, safetensors_bytes(ready, metadata={"fsframework": json.dumps(header)}))
+
+
+def save_weights(path: Path, model: FewShotModel, n_base_classes: int) -> None:
+    """Write the weights of a model as a run holds them, whole or not at all."""
+    header: dict[str, object] = {"what": "weights", "n_base_classes": n_base_classes}
+    save_tensors(path, model.state_dict(), header)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:

@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import fsframework
 from fsframework._calls import about, contained, malformed, named, seeded
-from fsframework._files import load_sealed, remove_sealed, save_sealed, sweep
-from fsframework.components.resolution import Component
+from fsframework._files import held, load_sealed, remove_sealed, save_sealed, sweep
+from fsframework.components.resolution import Component, canonical, resolve_component
+from fsframework.engine.cache.images import Source
+from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.batches import Split, StepBatches
-from fsframework.engine.learning.episodes import drawn_episodes
+from fsframework.engine.learning.episodes import EPISODES, drawn_episodes
 from fsframework.engine.learning.evaluation import ImageSource, predict
+from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.engine.learning.model import (
     FewShotModel,
+    base_classes_of,
+    build_model,
     load_tensors,
     lowered,
     save_tensors,
@@ -35,11 +42,12 @@ from fsframework.engine.learning.model import (
 )
 from fsframework.engine.learning.scoring import check_tensor
 from fsframework.engine.lineage import facts_of
-from fsframework.engine.progress import Advance, Reporter
-from fsframework.engine.stages import Stage
+from fsframework.engine.progress import Advance
+from fsframework.engine.session import Session
+from fsframework.engine.stages import Stage, changed_options, stage_digests
 from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.method import Batch
-from fsframework.records import Epoch
+from fsframework.records import Epoch, RunRecord
 from fsframework.values import TaskSet, digest_of
 
 __all__ = [
@@ -48,7 +56,6 @@ __all__ = [
     "Training",
     "start_from",
     "start_stages",
-    "train",
 ]
 
 
@@ -73,81 +80,143 @@ class Trained:
 
 @dataclass(frozen=True)
 class Training:
-    """The inputs of a training, besides the model.
+    """The training of the model of an experiment.
 
     Args:
-        stages: the stages, in order.
+        experiment: with the options that the data decided.
+        source: of the images.
         way_shot: way and shot of the tasks under test.
-        splits: training and, if any, validation data.
-        seed: the seed of everything random.
-        device: the device that computes.
-        episodes: the sampler that draws episodes and validation tasks.
-        fresh: makes an untrained model of the same kind from a seed, for stages that distil.
-        model_of: loads the model of a run folder, for stages with such a teacher.
+        device: to compute on.
+        session: where it runs.
     """
 
-    stages: tuple[Stage, ...]
+    experiment: Experiment
+    source: Source
     way_shot: tuple[int, int]
-    splits: tuple[Split, Split | None]
-    seed: int
     device: torch.device
-    episodes: Component
-    fresh: Callable[[int], FewShotModel]
-    model_of: Callable[[Path], FewShotModel]
+    session: Session
 
-    @property
-    def steps(self) -> int:
-        """Number of updates in all stages."""
-        return sum(stage.epochs * stage.steps for stage in self.stages)
+    @cached_property
+    def n_base_classes(self) -> int:
+        """Classes of the split ``train``; 0 if nothing learns from them, or it has no labels."""
+        return self.source.dataset.pool("train").n_classes if self.experiment.learns else 0
 
+    def untrained(self) -> FewShotModel:
+        """Build the model, which has its pretrained weights if it has any."""
+        if self.device.type == "cpu":
+            keep_freed_memory()
+        return self.model(self.experiment.settings.training_seed)
 
-def train(
-    model: FewShotModel,
-    training: Training,
-    folder: Path,
-    reporter: Reporter,
-    watch: Callable[[Sequence[Epoch]], None],
-) -> Trained:
-    """Train a model in place, or load the weights that an earlier call left in ``folder``.
+    def model(self, seed: int) -> FewShotModel:
+        """Build an untrained model; fails for images that are too small for the backbone."""
+        settings = self.experiment.settings
+        model = build_model(
+            self.experiment.backbone,
+            self.experiment.method,
+            self.source.store.size,
+            self.n_base_classes,
+            seed,
+            # The weights of a run replace the pretrained ones, whose file or hub is not needed.
+            pretrained=settings.model is None,
+            offline=settings.offline,
+        )
+        return model.to(self.device)
 
-    Args:
-        training: stages, data, seed and device.
-        folder: holds ``checkpoint.safetensors`` during training and ``weights.safetensors`` at the
-            end. A killed training resumes from its last checkpoint, written after every epoch and
-            once per minute, and ends with the same weights.
-        watch: called with the history so far after each epoch.
-    """
-    sweep(folder)
-    weights, checkpoint = folder / "weights.safetensors", folder / "checkpoint.safetensors"
-    earlier = load_sealed(weights, lambda path: _finished(model, path), reporter.note)
-    if earlier is not None:
-        return earlier
-    kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter.note)
-    progress = kept or _Progress()
-    with reporter.stage("training", training.steps, _steps_done(training, progress)) as advance:
-        for number in range(first := progress.stage, len(training.stages)):
-            if number > first:
-                progress.begin(number)
-            _StageLoop(model, training, progress, checkpoint, advance, watch).run()
-    notes = tuple(dict.fromkeys(progress.notes))
-    header: dict[str, object] = {
-        "what": "weights",
-        "history": [dataclasses.asdict(row) for row in progress.history],
-        "best_accuracy": progress.best_accuracy,
-        "notes": notes,
-    }
-    save_sealed(weights, lambda path: save_tensors(path, model.state_dict(), header))
-    remove_sealed(checkpoint)
-    return Trained(tuple(progress.history), progress.best_accuracy, False, notes)
+    def model_of(self, folder: Path) -> FewShotModel:
+        """Load the model of a run, for images of the size of this experiment's.
 
+        Raises:
+            DataError: its weights are missing, damaged or not those of its model.
+            OptionError: it holds no model.
+            RecordError: it is no run.
+        """
+        record = RunRecord.load(folder)
+        if record.method is None or record.backbone is None:
+            raise OptionError(f"{folder}: holds accuracies measured elsewhere, and no model")
+        backbone, method = (
+            resolve_component(self.session.registry, kind, record.components[kind].to_tree())
+            for kind in ("backbone", "method")
+        )
+        size, n_base = self.source.store.size, base_classes_of(folder)
+        model = build_model(backbone, method, size, n_base, 0, pretrained=False)
+        start_from(model, folder, whole=True)
+        return model
 
-def _steps_done(training: Training, progress: _Progress) -> int:
-    """Return the number of updates that an earlier call has done."""
-    stages = training.stages
-    if not stages:
-        return 0
-    done = sum(stage.epochs * stage.steps for stage in stages[: progress.stage])
-    return done + progress.epoch * stages[progress.stage].steps + progress.n_losses
+    @cached_property
+    def splits(self) -> list[Split]:
+        """The images trained and, if there are any, validated on."""
+        dataset, reporter = self.source.dataset, self.session.reporter
+        names = [name for name in ("train", "val") if name in dataset.splits]
+        return [Split(dataset.pool(name), self.source.pixels(name, reporter)) for name in names]
+
+    @cached_property
+    def episodes(self) -> Component:
+        """The sampler that draws episodes and validation tasks."""
+        return resolve_component(self.session.registry, "sampler", EPISODES)
+
+    def train(self, model: FewShotModel, watch: Callable[[Sequence[Epoch]], None]) -> Trained:
+        """Train the model in place, or take the weights of an equal training from the cache.
+
+        Args:
+            watch: called with the history so far after each epoch.
+        """
+        experiment, seed = self.experiment, self.experiment.settings.training_seed
+        # Everything that decides the weights; no fingerprint need cover pretrained ones.
+        key = digest_of(
+            "training",
+            fsframework.__version__,
+            [split.digest for split in self.splits],
+            [split.pool.fingerprint for split in self.splits],
+            [experiment.backbone.fingerprint, experiment.method.fingerprint],
+            [model.weights_digest()],
+            canonical([changed_options(experiment.stages), self.way_shot, seed]),
+            [self.episodes.fingerprint],
+            canonical(stage_digests(experiment.stages)),
+            self.device.type,
+        )
+        folder = self.session.workspace.cache / "training" / key[:24]
+        with held(folder, self.session.reporter.note):
+            trained = self._trained(model, folder, watch)
+        watch(trained.history)
+        return trained
+
+    def _trained(
+        self, model: FewShotModel, folder: Path, watch: Callable[[Sequence[Epoch]], None]
+    ) -> Trained:
+        """Train the model in place, or load the weights that an earlier call left in a folder.
+
+        Args:
+            folder: holds ``checkpoint.safetensors`` during training and ``weights.safetensors`` at
+                the end. A killed training resumes from its last checkpoint, written after every
+                epoch and once per minute, and ends with the same weights.
+        """
+        sweep(folder)
+        reporter, stages = self.session.reporter, self.experiment.stages
+        weights, checkpoint = folder / "weights.safetensors", folder / "checkpoint.safetensors"
+        earlier = load_sealed(weights, lambda path: _finished(model, path), reporter.note)
+        if earlier is not None:
+            return earlier
+        kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter.note)
+        progress = kept or _Progress()
+        steps = [stage.epochs * stage.steps for stage in stages]
+        done = sum(steps[: progress.stage])
+        if stages:
+            done += progress.epoch * stages[progress.stage].steps + progress.n_losses
+        with reporter.stage("training", sum(steps), done) as advance:
+            for number in range(first := progress.stage, len(stages)):
+                if number > first:
+                    progress.begin(number)
+                _StageLoop(model, self, progress, checkpoint, advance, watch).run()
+        notes = tuple(dict.fromkeys(progress.notes))
+        header: dict[str, object] = {
+            "what": "weights",
+            "history": [dataclasses.asdict(row) for row in progress.history],
+            "best_accuracy": progress.best_accuracy,
+            "notes": notes,
+        }
+        save_sealed(weights, lambda path: save_tensors(path, model.state_dict(), header))
+        remove_sealed(checkpoint)
+        return Trained(tuple(progress.history), progress.best_accuracy, False, notes)
 
 
 def _finished(model: FewShotModel, path: Path) -> Trained:
@@ -322,7 +391,7 @@ class _StageLoop:
 
     Args:
         whole: the model under test.
-        training: stages, data, seed and device.
+        training: that it is a stage of.
         progress: where to start; it is kept up to date.
         checkpoint: file that the training resumes from.
         advance: called after each step.
@@ -340,9 +409,10 @@ class _StageLoop:
     ) -> None:
         self.whole, self.training, self.progress = whole, training, progress
         self.checkpoint, self.advance, self.watch = checkpoint, advance, watch
-        self.stage = stage = training.stages[progress.stage]
+        self.stage = stage = training.experiment.stages[progress.stage]
         self.device = training.device
-        self.train_split, self.val_split = training.splits
+        self.train_split, *others = training.splits
+        self.val_split = others[0] if others else None
         self.model = self._trained_model()
         # Compiled only for training: each of the shapes of validation would be compiled too.
         encode = self.model.encode
@@ -384,7 +454,7 @@ class _StageLoop:
             start_from(self.model, self.stage.init_from, self.stage.init_parts)
         if self.stage.distill:
             self._teach(copy.deepcopy(self.model))
-            student = self.training.fresh(self._derived_seed("student")).state_dict()
+            student = self.training.model(self._derived_seed("student")).state_dict()
             self.model.load_state_dict({k: student[k] for k in self.model.state_dict()})
 
     def _teach(self, teacher: FewShotModel) -> None:
@@ -494,7 +564,8 @@ class _StageLoop:
                 module.eval()
 
     def _derived_seed(self, *parts: object) -> int:
-        text = " ".join(map(str, (self.training.seed, self.progress.stage, *parts)))
+        seed = self.training.experiment.settings.training_seed
+        text = " ".join(map(str, (seed, self.progress.stage, *parts)))
         return int(digest_of(text)[:15], 16)
 
     def _validation_tasks(self) -> TaskSet | None:

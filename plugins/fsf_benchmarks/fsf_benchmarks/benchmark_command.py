@@ -16,7 +16,6 @@ from fsframework.cli.options import (
     DROPPING,
     check_output,
     command,
-    dataset_names,
     plugin_names,
     run_names,
     session_of,
@@ -45,7 +44,7 @@ _WHOLE = ".json"
     metavar="[LABEL=]NAME[:ARG]",
     envvar="FSF_DATASET",
     show_envvar=True,
-    shell_complete=dataset_names,
+    shell_complete=plugin_names("dataset"),
     help="Data set; repeatable. With a label of the paper, as in CUB-200=folder:./birds, the "
     "tables also show its printed values.",
 )

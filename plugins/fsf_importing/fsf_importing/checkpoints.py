@@ -11,7 +11,7 @@ from typing import Any
 from fsf_importing.interfaces import ImportedModel
 from fsframework.api.components import Component, Given, canonical, component
 from fsframework.api.imports import ImportedRecord, RunRecord, save_import
-from fsframework.api.models import Model, new_model
+from fsframework.api.models import Model, new_model, save_weights
 from fsframework.api.running import Run
 from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError
@@ -101,7 +101,8 @@ class Checkpoint:
         )
 
         def write(folder: Path) -> None:
-            self.model.save_weights(folder / "weights.safetensors", read.n_base_classes)
+            file = folder / "weights.safetensors"
+            save_weights(file, self.model.network, read.n_base_classes)
 
         return save_import(
             self.session,

@@ -135,10 +135,7 @@ class RayLauncher(Launcher):
 
 
 def _task(path: list[str]) -> Callable[[bytes], Any]:
-    """Return what Ray calls in a worker.
-
-    Ray adds the current folder of the caller to the folders in which a worker looks for modules. So
-    this function, which travels as code, puts that right before it imports anything.
+    """Return what Ray calls in a worker; it travels as code, and sets the path before it imports.
 
     Args:
         path: the folders in which the worker looks for modules.
@@ -179,6 +176,14 @@ def _connected(address: str | None) -> Iterator[None]:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
+    from ray.job_config import JobConfig
+
+    class Apart(JobConfig):
+        """A job whose workers do not look for modules in the caller's folder and script first."""
+
+        def _serialize(self) -> Any:
+            self._py_driver_sys_path.clear()  # where Ray has put both
+            return super()._serialize()
 
     own: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
     handler = signal.getsignal(signal.SIGTERM)
@@ -187,6 +192,7 @@ def _connected(address: str | None) -> Iterator[None]:
             address=address or "local",
             logging_level="ERROR",
             log_to_driver=False,
+            job_config=Apart(),
             **({} if address else own),
         )
     except Exception as error:  # Ray raises RuntimeError, ConnectionError, ValueError and its own

@@ -115,7 +115,7 @@ class Column:
             if label != self.best
         }
         most = 1 - self.compared.level
-        return tuple(label for label, one in p.items() if one is not None and one >= most)
+        return tuple(label for label, one in p.items() if one is None or one >= most)
 
     def mark(self, label: str) -> Literal["", "best", "tied"]:
         """Return ``best``, ``tied`` or nothing; a single row has no mark."""
@@ -466,7 +466,8 @@ def _on_equal_tasks(columns: Sequence[Column]) -> Iterator[str]:
 
 def _extremes(gap: Column, control: Column) -> Iterator[str]:
     """Yield which methods have the smallest and the largest gap, and what that does not show."""
-    best, worst = gap.ranked[0], gap.ranked[-1]
+    best = gap.ranked[0]
+    worst = next((one for one in reversed(gap.ranked) if one not in gap.tied), best)
     factor, unit = _unit(gap.values[best])
     if len(gap.tied) == len(gap.values) - 1:
         low, high = (factor * f(e.value for e in gap.values.values()) for f in (min, max))
@@ -478,7 +479,8 @@ def _extremes(gap: Column, control: Column) -> Iterator[str]:
     else:
         smallest = f"{gap.name(best)} has the smallest {gap.statistic} gap"
         yield f"{smallest}, {points(gap.values[best])}{_others(gap)}."
-        yield f"{gap.name(worst)} has the largest, {points(gap.values[worst])}."
+        largest = "has the largest" if worst == gap.ranked[-1] else "has the largest of the others"
+        yield f"{gap.name(worst)} {largest}, {points(gap.values[worst])}."
     if (ahead := control.best) != best and best not in control.tied:
         behind = factor * abs(control.values[ahead].value - control.values[best].value)
         yield (

@@ -89,6 +89,18 @@ def test_the_smallest_gap_is_best_and_equal_methods_are_tied() -> None:
     assert found.sentences[1].startswith("a has the largest, 78.1 ± ")
 
 
+def test_what_cannot_be_distinguished_from_the_smallest_is_not_called_the_largest() -> None:
+    found = told(
+        result("even", {"random": STEADY, "biased": STEADY}),
+        result("worse", {"random": STEADY, "biased": [*STEADY[:2], *(n + 1 for n in STEADY[2:])]}),
+        result("unsteady", {"random": STEADY, "biased": [*STEADY[:6], 4, 4]}),
+    )
+    first, second = found.sentences[:2]
+    assert first.startswith("even has the smallest")
+    assert "; unsteady cannot be distinguished" in first
+    assert second.startswith("worse has the largest of the others, 18.")
+
+
 def test_a_small_gap_of_a_method_that_answers_worse_is_no_merit() -> None:
     found = told(
         result("poor", {"random": [4] * 7 + [3], "biased": [4] * 8}),

@@ -44,6 +44,7 @@ def test_every_problem_is_a_sentence() -> None:
     [train] = report.splits
     assert (train.name, train.classes, train.images, train.smallest) == ("train", 1, 2, "2 (a)")
     assert "'b/0'" in report.problems[5], "the pool of a split with two equal keys is refused"
+    assert report.problems[6:] == ("1 class consists of one repeated image: 'a'",)
 
 
 def test_words_are_compared_with_images() -> None:

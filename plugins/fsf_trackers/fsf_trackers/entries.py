@@ -72,7 +72,6 @@ def entry_of(run: Run, *, weights: bool) -> Entry:
     Raises:
         RecordError: the run is unfinished.
     """
-    from fsframework.api.run_rows import run_options
     from fsframework.cli.options import option_leaves
 
     record = run.record
@@ -86,7 +85,7 @@ def entry_of(run: Run, *, weights: bool) -> Entry:
         record=hashlib.sha256(files[_RECORD].read_bytes()).hexdigest(),
         created=datetime.fromisoformat(record.created),
         seconds=sum(record.timings.values()),
-        options=dict(option_leaves(run_options(record)[0])),
+        options=dict(option_leaves(run.options[0])),
         facts=dict(_facts(run)),
         estimates=dict(_numbers(run)),
         curve=[_point(vars(epoch)) for epoch in record.training.history],
@@ -96,9 +95,7 @@ def entry_of(run: Run, *, weights: bool) -> Entry:
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
-    from fsframework.api.run_rows import run_settings
-
-    record, settings = run.record, run_settings(run.folder, run.record)
+    record, settings = run.record, run.settings
     names = ("method", "backbone", "dataset", "sampler", "status", "created", "fingerprint")
     yield from ((name, str(settings[name])) for name in names if settings[name])
     for name in ("task_seed", "training_seed"):

@@ -32,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one finished run of two epochs."""
     folder = tmp_path_factory.mktemp("made")
     api.run(
-        method="protonet", sampler="fewstab", way=2, shot=1, queries=2, tasks=5, image_size=16,
+        method="protonet", sampler="fewstab", way=2, shot=1, queries=2, tasks=30, image_size=16,
         dataset={"name": "planted", "n_per_class": 8, "size": 16}, name="trained",
         task_seed=7, training_seed=8,
         training={"epochs": 2, "steps": 2, "validation_tasks": 2},

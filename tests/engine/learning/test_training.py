@@ -99,6 +99,21 @@ def test_training_lowers_the_loss_and_the_seed_decides_all(tmp_path: Path) -> No
     assert not equal(weights(one), weights(run(tmp_path / "c", training=training, seed=1)))
 
 
+@pytest.mark.parametrize(
+    "training",
+    [
+        {**ONCE, "method": Prototypes},
+        [{**ONCE, "method": Prototypes}],
+        [{**ONCE, "method": {"name": Prototypes()}}],
+    ],
+)
+def test_a_class_may_train_in_a_stage(training: Any) -> None:
+    found = run(method=Still, training=training)
+    assert found.options[0]["training"][0]["method"] == {"name": "prototypes"}
+    assert equal(weights(found), weights(run(method=Still, training=training, tasks=2)))
+    assert not equal(weights(found), untrained(method=Still))
+
+
 def test_the_history_is_a_table_and_what_tensorboard_reads() -> None:
     found = run(training=[ONCE, {**SHORT, "epochs": 2}], tensorboard=True)
     with (found.folder / "curve.csv").open(newline="") as file:

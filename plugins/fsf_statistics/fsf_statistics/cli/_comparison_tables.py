@@ -196,8 +196,6 @@ def _number(estimate: Estimate, *, signed: bool = False) -> str:
     value = f"{factor * estimate.value:{sign}.{digits}f}".replace("-", "−")
     if math.isnan(estimate.low):
         return f"{value}{unit} (no interval)"
-    if estimate.low == estimate.high and not signed:
-        return f"{value}{unit} in every task"
     if estimate.estimator in ("percentile", "bca"):
         bounds = (
             f"{factor * b:.{digits}f}".replace("-", "−") for b in (estimate.low, estimate.high)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fsf_tools.data._printing import class_counts, print_problems, run_command
-from fsframework.cli.options import command, dataset_names, key_values, shared
+from fsframework.cli.options import command, key_values, plugin_names, shared
 
 if TYPE_CHECKING:
     from fsf_tools.data.adding import AddedDataset
@@ -18,7 +18,7 @@ __all__ = ["add"]
 
 
 @command("add")
-@click.argument("name", metavar="NAME", shell_complete=dataset_names)
+@click.argument("name", metavar="NAME", shell_complete=plugin_names("dataset"))
 @click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
 @click.option("--as", "alias", metavar="NAME", help="Name to give it.  [default: its own name]")
 @click.option(

@@ -12,7 +12,7 @@ import numpy as np
 from fsframework.api.data import data_problems
 from fsframework.errors import DataError
 from fsframework.interfaces import Dataset
-from fsframework.values import AttributeTable, ImagePool
+from fsframework.values import AttributeTable, ImagePool, IntArray
 
 __all__ = ["DataReport", "SplitReport", "WordsReport", "check_dataset", "check_words"]
 
@@ -105,7 +105,7 @@ def check_dataset(dataset: Dataset, opened: Advance | None = None) -> DataReport
         opened: called with the number of images just opened; ``None`` opens no images.
     """
     problems = [*_structure(dataset), *data_problems(dataset)]
-    broken = [] if opened is None else _unreadable(dataset, opened)
+    broken, hashes = ([], None) if opened is None else _read(dataset, opened)
     problems += broken[:_SHOWN]
     if len(broken) > _SHOWN:
         problems.append(f"{len(broken) - _SHOWN} more images cannot be read")
@@ -115,6 +115,8 @@ def check_dataset(dataset: Dataset, opened: Advance | None = None) -> DataReport
             splits.append(_split_report(name, dataset.pool(name)))
         except DataError as error:
             problems.append(str(error))
+    if hashes is not None:
+        problems += _repeated(dataset, hashes)
     return DataReport(tuple(splits), tuple(problems), len(broken))
 
 
@@ -161,34 +163,52 @@ def _structure(dataset: Dataset) -> list[str]:
     return found
 
 
-def _unreadable(dataset: Dataset, opened: Advance) -> list[str]:
-    """Decode every image in blocks and return a sentence for each that cannot be read."""
-    found = []
-    for start in range(0, len(dataset.keys), _BLOCK):
-        block = range(start, min(start + _BLOCK, len(dataset.keys)))
-        found += _unreadable_of(dataset, block)
-        opened(len(block))
-    return found
-
-
-def _unreadable_of(dataset: Dataset, block: Sequence[int]) -> list[str]:
-    """Return a sentence for each image of a block that cannot be read.
+def _read(dataset: Dataset, opened: Advance) -> tuple[list[str], IntArray]:
+    """Decode every image, in blocks.
 
     Data sets decode many at once, on all cores; only a block that fails is opened one by one.
+
+    Returns:
+        A sentence for each image that cannot be read, and a hash of each small image, 0 if unread.
     """
-    try:
-        dataset.images(block, _SMALL)
-    except DataError:
-        pass
-    else:
-        return []
-    found = []
-    for index in block:
+    broken, hashes = [], np.zeros(len(dataset.keys), np.int64)
+    for start in range(0, len(dataset.keys), _BLOCK):
+        block = range(start, min(start + _BLOCK, len(dataset.keys)))
         try:
-            dataset.image(index)
-        except DataError as error:
-            found.append(str(error))
-    return found
+            hashes[block] = _hashes(dataset, block)
+        except DataError:
+            for index in block:
+                try:
+                    dataset.image(index)
+                    hashes[index] = _hashes(dataset, [index])[0]
+                except DataError as error:
+                    broken.append(str(error))
+        opened(len(block))
+    return broken, hashes
+
+
+def _hashes(dataset: Dataset, indices: Sequence[int]) -> list[int]:
+    return [hash(image.tobytes()) for image in dataset.images(indices, _SMALL)]
+
+
+def _repeated(dataset: Dataset, hashes: IntArray) -> list[str]:
+    """Return a sentence if classes consist of one repeated image.
+
+    Args:
+        hashes: of the small images; where they agree, the whole images are compared.
+    """
+    found = []
+    for label, name in enumerate(dataset.class_names):
+        members = np.flatnonzero((dataset.labels == label) & (hashes != 0)).tolist()
+        if len(members) > 1 and (hashes[members] == hashes[members[0]]).all():
+            first = dataset.image(members[0])
+            if all(np.array_equal(first, dataset.image(index)) for index in members[1:]):
+                found.append(name)
+    if not found:
+        return []
+    verb = "consists" if len(found) == 1 else "consist"
+    count = _counted(found, "class", "classes")
+    return [f"{count} {verb} of one repeated image: {_some(found)}"]
 
 
 def _split_report(name: str, pool: ImagePool) -> SplitReport:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fsf_tools.data._printing import class_counts, print_problems, run_command
-from fsframework.cli.options import command, dataset_names, shared
+from fsframework.cli.options import command, plugin_names, shared
 from fsframework.errors import OptionError, close_matches
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def list_data(data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bo
 
 
 @command("show")
-@click.argument("name", metavar="NAME", shell_complete=dataset_names)
+@click.argument("name", metavar="NAME", shell_complete=plugin_names("dataset"))
 @shared("data-dir", "plugin", "json")
 def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_json: bool) -> None:
     """Show everything about a data set.
