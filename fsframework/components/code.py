@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import copyreg
+import dis
 import functools
 import importlib.util
 import marshal
@@ -39,6 +40,8 @@ __all__ = ["Code", "code_of", "state_digest"]
 _ELSEWHERE = {"site-packages", "dist-packages"}
 _AT_RUN_TIME = re.compile(r"\b(import_module|__import__)\b")
 _ALL_GLOBALS = {"globals", "eval", "exec"}
+_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+_BY_NAME = {"modules", "import_module", "__import__"}
 _VARIABLES = {"environ", "getenv"}
 _PLAIN = {int, float, complex, str, bytes, bool, type(None)}
 _CONTAINERS = (tuple, list, dict, set, frozenset)
@@ -250,7 +253,8 @@ class _Walk:
         yield from (function.__defaults__, function.__kwdefaults__, vars(function), *held)
         known = function.__globals__
         names, texts = _names(code)
-        for name in sorted(known if names & _ALL_GLOBALS else names & known.keys()):
+        used = _loaded(code) if not names & _BY_NAME else names
+        for name in sorted(known if names & _ALL_GLOBALS else used & known.keys()):
             if name.startswith("__") and name.endswith("__"):
                 continue
             value = known[name]
@@ -369,6 +373,14 @@ def _names(code: types.CodeType) -> tuple[set[str], set[str]]:
         if isinstance(one, types.CodeType):
             names, texts = (a | b for a, b in zip((names, texts), _names(one), strict=True))
     return names | set(filter(str.isidentifier, texts)), texts
+
+
+@functools.lru_cache(maxsize=8192)
+def _loaded(code: types.CodeType) -> frozenset[str]:
+    """Return the global names that a function and those within it use, without attributes."""
+    own = {one.argval for one in dis.get_instructions(code) if one.opname in _LOADS}
+    inner = (_loaded(one) for one in code.co_consts if isinstance(one, types.CodeType))
+    return frozenset(own).union(*inner)
 
 
 def _named(texts: Iterable[str], folder: Path, *, variables: bool = False) -> Iterator[str]:

@@ -226,6 +226,78 @@ def test_what_a_class_in_memory_computes_decides(
     assert (right.outcomes["random"].predictions != wrong.outcomes["random"].predictions).any()
 
 
+OTHER = [  # what a script says before the class, what the class uses, and two values
+    ("", "@", "1.0", "-1.0"),
+    ("SIGN = @", 'globals()["SIGN"]', "1.0", "-1.0"),
+    ("F = {1: lambda: 1.0, -1: lambda: -1.0}[@]", "F()", "1", "-1"),
+    ("class T(dict):\n    def __missing__(self, key): return @", "T()[0]", "1.0", "-1.0"),
+    ("class F(float):\n    def __mul__(self, other): return @", "F(3)", "1.0", "-1.0"),
+    ("class P(property):\n    def __get__(*_): return @\nclass C: p = P()", "C().p", "1.0", "-1.0"),
+    ("class M(type):\n    p = @\nclass C(metaclass=M): pass", "C.p", "1.0", "-1.0"),
+    ("import dataclasses\nclass C:\n    def f(self): return @\nC = dataclasses.dataclass(C)",
+     "C().f()", "1.0", "-1.0"),
+    ("import types\nC = types.new_class('C', (), {}, lambda n: n.update(p=@))",
+     "C.p", "1.0", "-1.0"),
+    ("class C:\n    def __reduce__(self): return 'c'\nc = C(); c.p = @", "c.p", "1.0", "-1.0"),
+    ("import random\nR = random.Random(@)", "R.random()", "1", "2"),
+    ("import sys\nsys.argv = ['x', '@']", "float(sys.argv[1])", "1.0", "-1.0"),
+    ("import os\nos.environ['FSF_T'] = '@'", "float(os.environ['FSF_T'])", "1.0", "-1.0"),
+    ("from pathlib import Path\nP = Path('sign.txt')\nP.write_text('@')",
+     "float(P.read_text())", "1.0", "-1.0"),
+    ("held = torch.eye(2).mul(@).to_sparse()", "held.to_dense()[0, 0]", "1.0", "-1.0"),
+    ("torch.Tensor.sign_of_a_test = lambda self: @",
+     "torch.ones(1).sign_of_a_test()", "1.0", "-1.0"),
+]  # fmt: skip
+SAME = [
+    ("# @", "1.0", "one", "two"),
+    ("def plot():\n    return @", "1.0", "1", "2"),
+    ("scale = @", "1.0", "1", "2"),  # also the name of an attribute
+    ("def f():\n    '''@'''\n    return 1.0", "f()", "one", "two"),
+    ("D = set(@)", "len(D)", "['a', 'b']", "['b', 'a']"),
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "used", "one", "two", "reused"),
+    [*((*case, False) for case in OTHER), *((*case, True) for case in SAME)],
+)
+def test_a_script_that_was_edited_computes_again(
+    before: str,
+    used: str,
+    one: str,
+    two: str,
+    reused: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setenv("FSF_T", "")
+    monkeypatch.setattr(torch.Tensor, "sign_of_a_test", None, raising=False)
+    found = []
+    for value in (one, two, one):
+        # As Python does for "python script.py", whose functions have its absolute path.
+        path, main = tmp_path / "script.py", types.ModuleType("__main__")
+        text = f"import torch\n{before}\n{NEAREST.format(name='Nearest', sign=used)}"
+        path.write_text(text.replace("@", value))
+        main.__file__ = str(path)
+        monkeypatch.setitem(sys.modules, "__main__", main)
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(main))
+        found.append(fsf.run(method=main.Nearest, **SMALL).reused)
+    assert found == [False, reused, True]
+
+
+def test_a_constant_set_from_outside_counts_where_its_module_is_imported_late(
+    package: Path,
+) -> None:
+    mine = package / "mine.py"
+    late = "        from fsf_mine import _numbers as n\n        query = query * n.FACTOR\n"
+    mine.write_text(mine.read_text().replace("        return -", f"{late}        return -"))
+    assert not run().reused
+    sys.modules["fsf_mine._numbers"].FACTOR = 3.0  # type: ignore[attr-defined]
+    assert not fsf.run(method=sys.modules["fsf_mine.mine"].Mine, **SMALL).reused
+
+
 def test_the_state_of_an_instance_is_used_and_the_users_stays_as_it_was() -> None:
     method = weighted(-1.0)
     model = fsf.model(method, image_size=32, device="cpu").network.method
