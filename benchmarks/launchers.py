@@ -15,8 +15,8 @@ from pathlib import Path
 from _options import positive
 
 from fsf_ray import RayLauncher
+from fsf_tools.local import Local
 from fsframework.interfaces import Launcher
-from fsframework.launchers.local import Local
 
 
 def nothing(item: int) -> int:

@@ -6,7 +6,7 @@ import copy
 
 from torch import Tensor, nn
 
-from fsframework.components.code import code_of
+from fsframework._code import code_of
 from fsframework.components.registry import kebab
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 

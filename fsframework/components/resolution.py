@@ -45,8 +45,8 @@ from fsframework.errors import (
 from fsframework.interfaces.component import Configurable
 
 if TYPE_CHECKING:
+    from fsframework._code import Code
     from fsframework.components.catalogue import Added
-    from fsframework.components.code import Code
 
 __all__ = [
     "ADDED_ORIGIN",
@@ -158,7 +158,7 @@ class Component:
     def codes(self) -> tuple[Code, ...]:
         """The code of this component and of all nested ones, as it was when first asked for."""
         # Imported late: commands that compute nothing start without it.
-        from fsframework.components.code import code_of
+        from fsframework._code import code_of
 
         return tuple(code_of(c.cls, c.instance) for c in self.walk())
 
@@ -333,7 +333,7 @@ def resolve_component(
 
 def _with_state(component: Component, instance: Any) -> Component:
     """Return the component that an instance is; it keeps what its options do not say."""
-    from fsframework.components.code import state_digest
+    from fsframework._code import state_digest
 
     same = state_digest(component.create()) == state_digest(instance)
     return component if same else dataclasses.replace(component, instance=instance)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fsframework._calls import text_of
+from fsframework._code import code_of
 from fsframework._digest import digest_of
 from fsframework._reading import check_file
-from fsframework.components.code import code_of
 from fsframework.components.options import TRAINING, Option, check_values
 from fsframework.components.resolution import differing
 from fsframework.errors import DataError, OptionError, close_matches

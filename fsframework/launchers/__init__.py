@@ -1,1 +1,1 @@
-"""The launcher of the core, and processes that do not outlive whoever started them."""
+"""What launchers have in common."""

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
+from fsf_tools import local
+from fsf_tools.local import Local
 from fsframework.errors import OptionError
 from fsframework.interfaces import WorkerDied
-from fsframework.launchers import local
-from fsframework.launchers.local import Local
 from fsframework.testing import parametrize_with_checks
 
 
@@ -134,7 +134,7 @@ def test_options_have_bounds(option: str) -> None:
 
 OWNER = """
 import sys, pathlib
-from fsframework.launchers.local import Local
+from fsf_tools.local import Local
 from fsframework.testing.launcher import persist
 list(Local(processes=1).map(persist, sys.argv[1:], name="t", logs=pathlib.Path(sys.argv[1])))
 """
