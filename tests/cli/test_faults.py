@@ -57,7 +57,7 @@ def test_a_plugin_file_is_named_and_verbose_shows_where(fsf: Fsf, tmp_path: Path
         assert done.returncode == 2
         assert ('mine.py", line ' in done.stderr) == ("Traceback" in done.stderr) == verbose
         last = done.stderr.splitlines()[-1]
-        assert last.startswith("fsf: method 'mine': scores of tasks 0 to 4 raised SystemExit: 0 (")
+        assert last.startswith("fsf: method 'mine': scores of task 0 raised SystemExit: 0 (")
         assert last.endswith("; check it with fsf plugins check mine --plugin mine.py")
 
 

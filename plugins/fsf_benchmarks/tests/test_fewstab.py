@@ -395,8 +395,8 @@ def test_every_table_from_one_grid(whole: dict[str, Any]) -> None:
     assert names == ["3", "S7", "S8", "S5", "S6", "4", "6"]
     assert len(whole["experiments"]) == 3 * 2 * 2 + 3 * 4
     assert {cell["status"] for cell in whole["experiments"]} == {"finished"}
-    # By words of either detector the toy sampler draws the same tasks.
-    assert len({cell["folder"] for cell in whole["experiments"]}) == 3 * 2 + 3 * 4
+    # By words of either detector the toy sampler draws the same tasks, but each names its own.
+    assert len({cell["folder"] for cell in whole["experiments"]}) == 3 * 2 * 2 + 3 * 4
     # Every value is that of its run.
     for row in rows(whole, "3") + rows(whole, "S7"):
         record = json.loads((Path(row["run"]) / "run.json").read_text())
