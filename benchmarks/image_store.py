@@ -65,7 +65,7 @@ model = build_model(
 )
 workspace = Workspace(folder / "runs", folder / "cache")
 data = dataset.create()
-store = ImageStore(data, dataset.fingerprint, 84, "bilinear", "exact", workspace)
+store = ImageStore(data, dataset, 84, "bilinear", "exact", workspace)
 pixels = Source(store, data).pixels("test", Reporter())
 if sys.argv[2] == "read":
     order = np.random.default_rng(0).permutation(len(pixels))
@@ -103,7 +103,7 @@ def store_of(folder: Path, cache: Path, decoding: str) -> ImageStore:
     component = resolve_component(Registry(), "dataset", f"folder:{folder}")
     workspace = Workspace(cache / "runs", cache)
     data = component.create()
-    return ImageStore(data, component.fingerprint, SIZE, "bilinear", decoding, workspace)  # type: ignore[arg-type]
+    return ImageStore(data, component, SIZE, "bilinear", decoding, workspace)  # type: ignore[arg-type]
 
 
 def one_by_one(files: list[Path]) -> None:
@@ -155,7 +155,7 @@ def packing(folder: Path, count: int) -> None:
 def reading(store: ImageStore) -> None:
     """Print the rates of random reads from a store larger than a processor's caches."""
     order = np.random.default_rng(1).integers(len(store), size=READS)
-    mapped = np.load(store.path, mmap_mode="r")
+    mapped = np.load(store.rows.path, mmap_mode="r")
 
     def row_by_row() -> None:
         for index in order:

@@ -14,7 +14,7 @@ import msgspec
 from fsframework._digest import digest_of
 from fsframework._files import atomic_write
 from fsframework._reading import VersionError, check_version, parse_json, read_file
-from fsframework.errors import DataError, FsfError, RecordError, close_matches
+from fsframework.errors import DataError, FsfError, OptionError, RecordError, close_matches
 from fsframework.values import (
     ArmOutcomes,
     Arms,
@@ -342,6 +342,19 @@ class RunRecord:
     def backbone(self) -> ComponentRecord | None:
         """The backbone, ``None`` for accuracies measured elsewhere."""
         return self.components.get("backbone")
+
+    def model_tree(self, called: str) -> dict[str, Any]:
+        """Return its backbone and its method as written in a configuration file.
+
+        Args:
+            called: the run, as the error names it.
+
+        Raises:
+            OptionError: it holds accuracies measured elsewhere.
+        """
+        if self.method is None or self.backbone is None:
+            raise OptionError(f"{called}: holds accuracies measured elsewhere, and no model")
+        return {"backbone": self.backbone.to_tree(), "method": self.method.to_tree()}
 
     @property
     def training_seed(self) -> int | None:

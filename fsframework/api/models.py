@@ -21,7 +21,7 @@ from fsframework.api.experiments import describe
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
 from fsframework.components.resolution import resolve_settings
-from fsframework.engine.cache.images import Pixels, store_of
+from fsframework.engine.cache.images import ImageStore, Pixels
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.evaluation import (
     Classifier,
@@ -244,7 +244,7 @@ def new_model(
     Raises:
         OptionError: the device is unknown or not available.
     """
-    network = build_model(backbone, method, image_size, n_base_classes, 0, pretrained=False)
+    network = build_model(backbone, method, image_size, n_base_classes)
     network = network.to(resolve_device(device)).eval()
     return Model(network, method.name, backbone.called)
 
@@ -280,16 +280,9 @@ def network_of(experiment: Experiment, size: int) -> FewShotModel:
         size: height and width of its images in pixels.
     """
     settings = experiment.settings
-    network = build_model(
-        experiment.backbone,
-        experiment.method,
-        size,
-        0 if settings.model is None else base_classes_of(settings.model),
-        settings.training_seed,
-        # The weights of a run replace the pretrained ones, whose file or hub is not needed.
-        pretrained=settings.model is None,
-        offline=settings.offline,
-    )
+    backbone, method, seed = experiment.backbone, experiment.method, settings.training_seed
+    n_base_classes = 0 if settings.model is None else base_classes_of(settings.model)
+    network = build_model(backbone, method, size, n_base_classes, seed, settings)
     start_stages(network, experiment.stages, whole=settings.model is not None)
     return network.to(resolve_device(settings.device))
 
@@ -372,7 +365,7 @@ def evaluate(  # noqa: PLR0913 - an option each
     else:
         _check_function(found)
         size, how = settings.image_size or source.native_size or _USUAL_SIZE, "bilinear"
-    store = store_of(component, source, size, how, "exact", session.workspace)
+    store = ImageStore(source, component, size, how, "exact", session.workspace)
     rows = _rows(arms, source, pool)
     used = np.unique(rows[np.unique(np.concatenate([t.images.ravel() for t in arms.values()]))])
     store.fill(used, "fatal", "images", session.reporter)

@@ -340,14 +340,10 @@ def _with_model(tree: Mapping[str, Any], folder: Path, record: RunRecord) -> dic
                 f"{kind}.KEY may be given)"
             )
     origin = f"run {folder.name}"
-    if record.method is None or record.backbone is None:
-        raise OptionError(f"{called}: holds accuracies measured elsewhere, and no model")
+    below = record.model_tree(called)
     training = tree.get("training", {})
     if not isinstance(training, Mapping) or "stages" in training:
         raise OptionError(f"{called}: nothing is trained; give no stages of training")
-    below: dict[str, Any] = {
-        kind: record.components[kind].to_tree() for kind in ("method", "backbone")
-    }
     if record.seen_size is not None:
         below["image_size"] = record.seen_size
     tree = dict(tree)

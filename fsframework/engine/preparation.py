@@ -12,8 +12,6 @@ from fsframework.components.resolution import Component, canonical, differing
 from fsframework.engine.cache.images import (
     ImageStore,
     Source,
-    image_size,
-    store_of,
     without_broken,
 )
 from fsframework.engine.configuration import Experiment, with_way
@@ -206,14 +204,14 @@ def open_store(
     """Open a data set and return the store of its images.
 
     Args:
-        dataset: the data set.
-        backbone: whose preprocessing gives the size of the images, if nothing else does.
+        dataset: whose native size the images have, unless the settings give another.
+        backbone: whose size they have otherwise, or if it is binding.
     """
     opened: Dataset = dataset.create()
     wanted = backbone.create().preprocessing
-    size = image_size(opened, wanted, settings.image_size)
-    how = wanted.interpolation, settings.decoding, session.workspace
-    return store_of(dataset, opened, size, *how)
+    size = settings.image_size or (not wanted.binding and opened.native_size) or wanted.size
+    how = size, wanted.interpolation, settings.decoding
+    return ImageStore(opened, dataset, *how, session.workspace)
 
 
 def open_source(experiment: Experiment, session: Session, *, trains: bool) -> Source:

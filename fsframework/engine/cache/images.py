@@ -10,7 +10,6 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -34,7 +33,6 @@ from fsframework.values import (
 
 if TYPE_CHECKING:
     from fsframework.components.resolution import Component
-    from fsframework.interfaces.backbone import Preprocessing
 
 __all__ = [
     "Broken",
@@ -43,8 +41,6 @@ __all__ = [
     "Pixels",
     "Readable",
     "Source",
-    "image_size",
-    "store_of",
     "without_broken",
 ]
 
@@ -59,15 +55,6 @@ _BROKEN = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 """Both halves of the digest of an image that cannot be decoded."""
 _UNSEEN = _BROKEN
 """Stands for the state of a file that this process has not looked at."""
-
-
-def image_size(dataset: Dataset, preprocessing: Preprocessing, wanted: int | None) -> int:
-    """Return the image size to use: as requested, else the data's native size or the backbone's.
-
-    The size of a backbone with a binding size takes precedence over the data's.
-    """
-    own = None if preprocessing.binding else dataset.native_size
-    return wanted or own or preprocessing.size
 
 
 @dataclass(frozen=True)
@@ -106,13 +93,14 @@ class ImageStore:
     """The decoded images of a data set at one size: one row per image, filled when first needed.
 
     Args:
-        identity: identity of what made ``dataset``; see ``store_of``.
+        component: made ``dataset``; its code counts, and its options too unless the data set
+            overrides ``pixels_fingerprint``.
         size: height and width in pixels.
         decoding: ``exact``, or ``scaled`` to let a decoder skip detail that the size cannot show.
     """
 
     dataset: Dataset
-    identity: str
+    component: Component
     size: int
     interpolation: str
     decoding: Decoding
@@ -122,17 +110,16 @@ class ImageStore:
     def key(self) -> str:
         """Digest of what the images depend on."""
         described = f"{self.size} {self.interpolation} {self.decoding}"
-        return digest_of("images", self.identity, self.dataset.pixels_fingerprint, described)
+        component, dataset = self.component, self.dataset
+        if type(dataset).pixels_fingerprint is not Dataset.pixels_fingerprint:
+            component = dataclasses.replace(component, options={})
+        return digest_of("images", component.fingerprint, dataset.pixels_fingerprint, described)
 
     @cached_property
-    def _rows(self) -> Rows:
+    def rows(self) -> Rows:
+        """The images on disk; their rows are those of the data set."""
         folder = self.workspace.cache / "images" / self.key[:24]
         return Rows(folder, (len(self), self.size, self.size, 3), np.uint8, "images")
-
-    @property
-    def path(self) -> Path:
-        """The NumPy file of uint8 ``(n, size, size, 3)``; its rows are those of the data set."""
-        return self._rows.path
 
     def __len__(self) -> int:
         return len(self.dataset.keys)
@@ -145,7 +132,7 @@ class ImageStore:
     def broken(self, rows: IntArray | None = None) -> dict[int, str]:
         """Return which of some rows cannot be decoded, and the reasons; by default of all rows."""
         rows = np.arange(len(self)) if rows is None else np.unique(rows)
-        known = self._rows.records(Reporter())[rows]
+        known = self.rows.records(Reporter())[rows]
         return {int(row): self._reason(int(row)) for row in rows[_are_broken(known)]}
 
     def _reason(self, row: int) -> str:
@@ -172,7 +159,7 @@ class ImageStore:
         self.demand_disk(missing(), reporter)
         make = functools.partial(self._made, broken, reporter)
         stage = (label, len(rows))
-        self._rows.fill(missing, make, self.images_a_block, stage, reporter, alone=alone)
+        self.rows.fill(missing, make, self.images_a_block, stage, reporter, alone=alone)
 
     def demand_room(self, splits: Iterable[str], reporter: Reporter) -> None:
         """Check that memory can hold some images, and the disk those of splits not yet decoded.
@@ -194,10 +181,10 @@ class ImageStore:
         Raises:
             FsfError: there is too little.
         """
-        new = len(self.undecoded(rows, reporter))
+        new = len(self.rows.missing(rows, reporter))
         demand_disk(
             new * self.row_bytes,
-            self._rows.folder,
+            self.rows.folder,
             f"{new:,} images of {self.size} x {self.size} pixels",
             f"use a smaller {argument('image_size')}, or another {argument('cache_dir')}",
         )
@@ -206,16 +193,12 @@ class ImageStore:
         """Return the rows of the images of some splits, ascending."""
         return np.unique(np.concatenate([self.dataset.split_indices(split) for split in splits]))
 
-    def undecoded(self, rows: IntArray, reporter: Reporter) -> IntArray:
-        """Return the rows that are not on disk; the files of others may have been edited since."""
-        return self._rows.missing(rows, reporter)
-
     def missing(self, rows: IntArray, broken: Broken, reporter: Reporter) -> IntArray:
         """Return the rows still to be decoded; broken ones may have been repaired since.
 
         An image is also decoded again if its file may have been edited.
         """
-        records = self._rows.records(reporter)[rows]
+        records = self.rows.records(reporter)[rows]
         missing: BoolArray = records["check"] == 0
         missing |= (records["state"] != 0) & (records["state"] != self._states(rows))
         if broken == "fatal":
@@ -230,17 +213,17 @@ class ImageStore:
         Raises:
             DataError: the file of a damaged row has changed since it was decoded.
         """
-        if self._rows.damaged(rows, reporter).size:
+        if self.rows.damaged(rows, reporter).size:
             known, stage = self.digest(rows, reporter), ("images", len(np.unique(rows)))
-            damaged = functools.partial(self._rows.damaged, rows, Reporter())
+            damaged = functools.partial(self.rows.damaged, rows, Reporter())
             make = functools.partial(self._made, "fatal", reporter)
-            self._rows.fill(damaged, make, self.images_a_block, stage, reporter)
+            self.rows.fill(damaged, make, self.images_a_block, stage, reporter)
             if known != self.digest(rows, reporter):
                 raise DataError(
-                    f"{self._rows.folder}: images have changed since they were decoded; run the "
+                    f"{self.rows.folder}: images have changed since they were decoded; run the "
                     "same command again"
                 )
-        return self._rows.read(rows)
+        return self.rows.read(rows)
 
     def digest(self, rows: IntArray, reporter: Reporter) -> str:
         """Return a digest of the pixels of some rows, the same on every machine."""
@@ -248,13 +231,13 @@ class ImageStore:
 
     def digests(self, rows: IntArray, reporter: Reporter) -> npt.NDArray[np.uint64]:
         """Return the digest of the pixels of each row, ``(n, 2)``: equal ones, equal images."""
-        found: npt.NDArray[np.uint64] = self._rows.records(reporter)["digest"][rows]
+        found: npt.NDArray[np.uint64] = self.rows.records(reporter)["digest"][rows]
         return found
 
     def _made(
         self, broken: Broken, reporter: Reporter, rows: IntArray
     ) -> tuple[UInt8Array, Records]:
-        before = self._rows.records(reporter)[rows]
+        before = self.rows.records(reporter)[rows]
         pixels, undecodable = self._decoded(rows, broken)
         records = records_of(pixels)
         records["digest"][undecodable] = _BROKEN
@@ -388,7 +371,7 @@ class Source:
 
         Those whose files may have been edited since are decoded again.
         """
-        if self.store.undecoded(self._rows_of(split), reporter).size:
+        if self.store.rows.missing(self._rows_of(split), reporter).size:
             return None
         return self.pixels(split, reporter).digest
 
@@ -424,22 +407,3 @@ def without_broken(store: ImageStore, splits: Iterable[str], reporter: Reporter)
         return Source(store, store.dataset)
     kept = np.setdiff1d(np.arange(len(store)), np.fromiter(broken, np.int64, len(broken)))
     return Source(store, Readable(store.dataset, kept), broken)
-
-
-def store_of(
-    component: Component,
-    dataset: Dataset,
-    size: int,
-    interpolation: str,
-    decoding: Decoding,
-    workspace: Workspace,
-) -> ImageStore:
-    """Return the store of the images of a data set.
-
-    Args:
-        component: made ``dataset``; its code counts, and its options too unless the data set
-            overrides ``pixels_fingerprint``.
-    """
-    if type(dataset).pixels_fingerprint is not Dataset.pixels_fingerprint:
-        component = dataclasses.replace(component, options={})
-    return ImageStore(dataset, component.fingerprint, size, interpolation, decoding, workspace)

@@ -17,6 +17,7 @@ from fsframework._files import atomic_write
 from fsframework._reading import check_file, parse_json
 from fsframework.components.resolution import Component
 from fsframework.engine.learning.augmentation import augmented
+from fsframework.engine.options import Settings
 from fsframework.engine.stages import Precision
 from fsframework.errors import DataError, RecordError
 from fsframework.interfaces.backbone import Backbone
@@ -162,25 +163,22 @@ def build_model(
     method: Component,
     size: int,
     n_base_classes: int,
-    seed: int,
-    *,
-    pretrained: bool = True,
-    offline: bool = False,
+    seed: int = 0,
+    settings: Settings | None = None,
 ) -> FewShotModel:
     """Create a model whose initial weights depend only on the seed and the pretrained weights.
 
     Args:
-        pretrained: load the backbone's pretrained weights, if it has any; ``False`` where all
-            weights will be replaced.
-        offline: make no network call.
+        settings: of an experiment, whose backbone has its pretrained weights unless those of a run
+            replace them; ``None`` where all weights will be replaced.
 
     Raises:
         DataError: the pretrained weights are missing, cannot be read or do not fit.
     """
     with seeded(seed):
         extractor: Backbone = backbone.create()
-        if pretrained:
-            extractor.load_pretrained(offline=offline)
+        if settings is not None and settings.model is None:
+            extractor.load_pretrained(offline=settings.offline)
         model = FewShotModel(extractor, method.create(), size, n_base_classes)
     # Methods that embed nothing share the features of their backbone.
     plain = type(model.method).embed is FewShotMethod.embed

@@ -101,25 +101,20 @@ class Training:
         """Classes of the split ``train``; 0 if nothing learns from them, or it has no labels."""
         return self.source.dataset.pool("train").n_classes if self.experiment.learns else 0
 
-    def untrained(self) -> FewShotModel:
-        """Build the model, which has its pretrained weights if it has any."""
+    def untrained(self, seed: int | None = None) -> FewShotModel:
+        """Build the model, which has its pretrained weights if it has any.
+
+        Fails for images that are too small for the backbone.
+
+        Args:
+            seed: of the other weights; by default the experiment's.
+        """
         if self.device.type == "cpu":
             keep_freed_memory()
-        return self.model(self.experiment.settings.training_seed)
-
-    def model(self, seed: int) -> FewShotModel:
-        """Build an untrained model; fails for images that are too small for the backbone."""
-        settings = self.experiment.settings
-        model = build_model(
-            self.experiment.backbone,
-            self.experiment.method,
-            self.source.store.size,
-            self.n_base_classes,
-            seed,
-            # The weights of a run replace the pretrained ones, whose file or hub is not needed.
-            pretrained=settings.model is None,
-            offline=settings.offline,
-        )
+        backbone, method = self.experiment.backbone, self.experiment.method
+        size, settings = self.source.store.size, self.experiment.settings
+        seed = settings.training_seed if seed is None else seed
+        model = build_model(backbone, method, size, self.n_base_classes, seed, settings)
         return model.to(self.device)
 
     def model_of(self, folder: Path) -> FewShotModel:
@@ -131,16 +126,13 @@ class Training:
             RecordError: it is no run.
         """
         record = RunRecord.load(folder)
-        if record.method is None or record.backbone is None:
-            raise OptionError(f"{folder}: holds accuracies measured elsewhere, and no model")
         backbone, method = (
-            resolve_component(self.session.registry, kind, record.components[kind].to_tree())
-            for kind in ("backbone", "method")
+            resolve_component(self.session.registry, kind, tree)
+            for kind, tree in record.model_tree(str(folder)).items()
         )
-        size, n_base = self.source.store.size, base_classes_of(folder)
-        model = build_model(backbone, method, size, n_base, 0, pretrained=False)
+        model = build_model(backbone, method, self.source.store.size, base_classes_of(folder))
         start_from(model, folder, whole=True)
-        return model
+        return model.to(self.device)
 
     @cached_property
     def splits(self) -> list[Split]:
@@ -432,7 +424,7 @@ class _StageLoop:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=stage.precision == "fp16")
         self.validation = self._validation_tasks()
         if stage.teacher is not None:
-            self._teach(training.model_of(stage.teacher).to(self.device))
+            self._teach(training.model_of(stage.teacher))
         if progress.tensors:
             self._resume()
         else:
@@ -454,7 +446,7 @@ class _StageLoop:
             start_from(self.model, self.stage.init_from, self.stage.init_parts)
         if self.stage.distill:
             self._teach(copy.deepcopy(self.model))
-            student = self.training.model(self._derived_seed("student")).state_dict()
+            student = self.training.untrained(self._derived_seed("student")).state_dict()
             self.model.load_state_dict({k: student[k] for k in self.model.state_dict()})
 
     def _teach(self, teacher: FewShotModel) -> None:

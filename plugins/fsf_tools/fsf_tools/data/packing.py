@@ -113,7 +113,7 @@ def pack_described(
     decoded = _fill(store, broken, sharing, session.reporter)
     apart = decoding_difference(store) if store.decoding == "scaled" else None
     return PackedImages(
-        file=store.path,
+        file=store.rows.path,
         images=len(store),
         size=store.size,
         decoded_now=decoded,
