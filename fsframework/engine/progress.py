@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 from fsframework._text import printable
 
@@ -76,25 +76,21 @@ class ConsoleReporter(Reporter):
         )
         from rich.table import Column
 
+        whole = Column(no_wrap=True)
         with Progress(
-            TextColumn("{task.description:<22}", table_column=Column(no_wrap=True)),
-            BarColumn(bar_width=24, table_column=Column(no_wrap=True)),
-            MofNCompleteColumn(table_column=Column(no_wrap=True)),
-            TimeElapsedColumn(table_column=Column(no_wrap=True)),
-            TimeRemainingColumn(table_column=Column(no_wrap=True)),
-            TextColumn(
-                "{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis")
-            ),
+            TextColumn("{task.description:<22}"),
+            BarColumn(bar_width=24, table_column=whole),
+            MofNCompleteColumn(table_column=whole),
+            TimeElapsedColumn(table_column=whole),
+            TimeRemainingColumn(table_column=whole),
+            TextColumn("{task.fields[note]}"),
             console=self._console,
         ) as progress:
             task = progress.add_task(name, total=total, completed=done, note="")
 
-            remark = ""
-
             def advance(amount: int = 1, note: str = "") -> None:
-                nonlocal remark
-                remark = note or remark
-                progress.update(task, advance=amount, note=remark)
+                fields: dict[str, Any] = {"note": note} if note else {}
+                progress.update(task, advance=amount, **fields)
 
             yield advance
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 __all__ = [
-    "SCHEDULES",
     "Precision",
     "Stage",
     "changed_options",
@@ -165,7 +164,14 @@ class Stage:
         >>> [round(Stage(epochs=2, learning_rate=1.0).rate(e), 3) for e in range(2)]
         [1.0, 0.5]
         """
-        return self.learning_rate * SCHEDULES[self.schedule](self, epoch)
+        factor = 1.0
+        if self.schedule == "cosine":
+            factor = (1 + math.cos(math.pi * epoch / self.epochs)) / 2
+        elif self.schedule == "step":
+            factor = self.gamma ** (epoch // self.step_epochs)
+        elif self.schedule == "multi-step":
+            factor = self.gamma ** sum(epoch >= m for m in self.milestones)
+        return self.learning_rate * factor
 
     def optimizer_of(self, parameters: Sequence[Parameter]) -> Optimizer:
         """Return the stage's optimiser of some parameters.
@@ -226,27 +232,6 @@ def _optimizer_class(name: str) -> type[Optimizer]:
     if not (inspect.isclass(other) and issubclass(other, torch.optim.Optimizer)):
         raise OptionError(f"training.optimizer {name} is not a subclass of torch.optim.Optimizer")
     return other
-
-
-def _cosine(stage: Stage, epoch: int) -> float:
-    return (1 + math.cos(math.pi * epoch / stage.epochs)) / 2
-
-
-def _step(stage: Stage, epoch: int) -> float:
-    return stage.gamma ** (epoch // stage.step_epochs)
-
-
-def _multi_step(stage: Stage, epoch: int) -> float:
-    return stage.gamma ** sum(epoch >= m for m in stage.milestones)
-
-
-SCHEDULES: Mapping[str, Callable[[Stage, int], float]] = {
-    "constant": lambda _stage, _epoch: 1.0,
-    "cosine": _cosine,
-    "step": _step,
-    "multi-step": _multi_step,
-}
-"""Factor of the learning rate in an epoch, by the name of the schedule."""
 
 
 def changed_options(stages: Sequence[Stage]) -> list[dict[str, Any]]:

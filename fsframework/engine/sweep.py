@@ -145,7 +145,7 @@ class SweepFolder:
     def ended(self, key: str) -> Ended | None:
         """Return how the last attempt ended; ``None`` if it has not, or its run is gone."""
         try:
-            found = msgspec.json.decode(_lines(self.log(key))[-1], type=Ended)
+            found = msgspec.convert(self._told(key)[-1], Ended)
         except (IndexError, ValueError):
             return None
         if found.status == "finished" and not (self.runs / found.run / "run.json").is_file():
@@ -166,10 +166,8 @@ class SweepFolder:
 
     def doing(self, key: str) -> str:
         """Return what the log says last."""
-        for line in reversed(_lines(self.log(key))):
-            with suppress(ValueError):
-                return str(json.loads(line).get("text", ""))
-        return ""
+        told = self._told(key)
+        return str(told[-1].get("text", "")) if told else ""
 
     def began_with(self, key: str) -> list[tuple[str, int]]:
         """Return the stages of the last attempt, and what of each an earlier one had done.
@@ -177,21 +175,21 @@ class SweepFolder:
         An attempt that got on leaves less to do: the next one begins with something else.
         """
         found: list[tuple[str, int]] = []
-        for line in _lines(self.log(key)):
-            with suppress(ValueError):
-                told = json.loads(line)
-                if "begins" in told:
-                    found = []
-                elif "stage" in told:
-                    found.append((told["stage"], told["done"]))
+        for told in self._told(key):
+            if "begins" in told:
+                found = []
+            elif "stage" in told:
+                found.append((told["stage"], told["done"]))
         return found
 
-
-def _lines(log: Path) -> list[bytes]:
-    try:
-        return read_file(log).splitlines()
-    except OSError:
-        return []
+    def _told(self, key: str) -> list[dict[str, Any]]:
+        """Return what each whole line of the log says."""
+        found = []
+        with suppress(OSError):
+            for line in read_file(self.log(key)).splitlines():
+                with suppress(ValueError):
+                    found.append(msgspec.json.decode(line, type=dict[str, Any]))
+        return found
 
 
 class _Log(Reporter):

@@ -76,10 +76,8 @@ def draw_tasks(
     )
     path, reporter = None, Reporter()
     if session is not None:
-        path, reporter = (
-            session.workspace.cache / "tasks" / f"{key[:24]}.safetensors",
-            session.reporter,
-        )
+        path = session.workspace.cache / "tasks" / f"{key[:24]}.safetensors"
+        reporter = session.reporter
         kept = load_sealed(path, TaskSet.load, reporter.note)
         if kept is not None:
             return kept

@@ -193,7 +193,8 @@ class Training:
         steps = [stage.epochs * stage.steps for stage in stages]
         done = sum(steps[: progress.stage])
         if stages:
-            done += progress.epoch * stages[progress.stage].steps + progress.n_losses
+            of_epoch = len(progress.tensors.get("losses", ()))
+            done += progress.epoch * stages[progress.stage].steps + of_epoch
         with reporter.stage("training", sum(steps), done) as advance:
             for number in range(first := progress.stage, len(stages)):
                 if number > first:
@@ -367,11 +368,6 @@ class _Progress:
         found = dataclasses.asdict(replace(self, tensors={}))
         del found["tensors"]
         return found
-
-    @property
-    def n_losses(self) -> int:
-        """Number of steps that the checkpoint's current epoch has finished."""
-        return len(self.tensors.get("losses", ()))
 
     def begin(self, stage: int) -> None:
         """Turn to the next stage."""
