@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import json
 import os
@@ -79,7 +80,7 @@ class Damaged(Blobs):
     """Image 7 of every class cannot be read, and another may not be opened, until mended."""
 
     def image(self, index: int) -> UInt8Array:
-        if "TOY_MENDED" not in os.environ:
+        if "toy_mended" not in vars(builtins):
             if index == 185:
                 raise PermissionError(13, "Permission denied", self.keys[index])
             if index % 20 == 7:
@@ -104,7 +105,7 @@ def test_broken_images_are_fatal_or_left_out_and_taken_up_when_mended(
     assert "images" not in again.units, "what is known to be broken is not tried again"
     with pytest.raises(DataError, match="c09/185|Permission denied"):
         run(**given)
-    monkeypatch.setenv("TOY_MENDED", "1")
+    monkeypatch.setattr(builtins, "toy_mended", True, raising=False)
     late = run(**given, broken="skip", task_seed=2)
     assert any("when it was first decoded" in line for line in late.record.notes)
     mended = run(**given)
@@ -197,10 +198,10 @@ class Edited(Blobs):
     """One image can be moved or edited without a change of the fingerprint."""
 
     def local_states(self, indices: IntArray) -> list[str]:  # type: ignore[override]
-        return [os.environ.get("TOY_STATE", "") if i == 185 else "" for i in indices]
+        return [vars(builtins).get("toy_state", "") if i == 185 else "" for i in indices]
 
     def image(self, index: int) -> UInt8Array:
-        edited = index == 185 and os.environ.get("TOY_STATE") == "edited"
+        edited = index == 185 and vars(builtins).get("toy_state") == "edited"
         found = super().image(index)
         return 255 - found if edited else found
 
@@ -210,7 +211,7 @@ def test_an_edited_image_is_decoded_again_and_the_run_is_made_anew(
 ) -> None:
     digests = []
     for state, said in (("first", 0), ("moved", 0), ("edited", 1)):
-        monkeypatch.setenv("TOY_STATE", state)
+        monkeypatch.setattr(builtins, "toy_state", state, raising=False)
         counted = Counting()
         found = run(None, counted, dataset=Edited, **ONLY_TEST)
         digests.append(found.record.digests["images"])
