@@ -15,7 +15,6 @@ import dis
 import functools
 import importlib.util
 import marshal
-import os
 import random
 import re
 import struct
@@ -41,16 +40,12 @@ _AT_RUN_TIME = re.compile(r"\b(import_module|__import__)\b")
 _ALL_GLOBALS = {"globals", "eval", "exec"}
 _LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _BY_NAME = {"modules", "import_module", "__import__"}
-_VARIABLES = {"environ", "getenv"}
 _PLAIN = {int, float, complex, str, bytes, bool, type(None)}
 _CONTAINERS = (tuple, list, dict, set, frozenset)
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _MAKERS = {"abc", "builtins", "types"}
 _HEAP_TYPE = 1 << 9
 """Flag of the classes that Python code makes."""
-_LONGEST_PATH = 1024
-_MOST_BYTES = 64 << 20
-"""Of a file whose content is digested; of a larger one, size and time are."""
 _LEFT_OUT = frozenset(
     {
         *("__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__"),
@@ -251,7 +246,7 @@ class _Walk:
         yield code if place is None else place
         yield from (function.__defaults__, function.__kwdefaults__, vars(function), *held)
         known = function.__globals__
-        names, texts = _names(code)
+        names = _names(code)
         used = _loaded(code) if not names & _BY_NAME else names
         for name in sorted(known if names & _ALL_GLOBALS else used & known.keys()):
             if name.startswith("__") and name.endswith("__"):
@@ -260,10 +255,6 @@ class _Walk:
             yield from (name, value)
             if isinstance(value, types.ModuleType):
                 yield from self._attributes(value, names)
-            elif type(value) is str:
-                texts.add(value)
-        yield from sys.argv if "argv" in names else ()
-        yield from _named(texts, Path(code.co_filename).parent, variables=bool(names & _VARIABLES))
 
     def _place_in_file(self, function: Any) -> int | None:
         """Return where a file, whose text is digested, has a function's code; ``None`` if nowhere.
@@ -355,7 +346,7 @@ _INNER: tuple[tuple[Any, Any], ...] = (
     ((tuple, list), lambda walk, value: iter(value)),
     ((set, frozenset), _Walk._set),
     ((Mapping, WeakKeyDictionary, WeakValueDictionary), _Walk._mapping),
-    (PurePath, lambda walk, value: iter((str(value), *_named({str(value)}, Path())))),
+    (PurePath, lambda walk, value: iter((str(value),))),
     ((staticmethod, classmethod), lambda walk, value: iter((value.__func__,))),
     (types.MethodType, lambda walk, value: iter((value.__func__, value.__self__))),
     (property, lambda walk, value: iter((value.fget, value.fset, value.fdel))),
@@ -370,13 +361,11 @@ _INNER: tuple[tuple[Any, Any], ...] = (
 """What a value consists of, by its type."""
 
 
-def _names(code: types.CodeType) -> tuple[set[str], set[str]]:
-    """Return the names that a function and those within it may refer to, and their texts."""
-    names, texts = set(code.co_names), {one for one in _constants(code) if isinstance(one, str)}
-    for one in code.co_consts:
-        if isinstance(one, types.CodeType):
-            names, texts = (a | b for a, b in zip((names, texts), _names(one), strict=True))
-    return names | set(filter(str.isidentifier, texts)), texts
+def _names(code: types.CodeType) -> set[str]:
+    """Return the names that a function and those within it may refer to, also by a text."""
+    texts = (one for one in _constants(code) if isinstance(one, str) and one.isidentifier())
+    inner = (_names(one) for one in code.co_consts if isinstance(one, types.CodeType))
+    return {*code.co_names, *texts}.union(*inner)
 
 
 @functools.lru_cache(maxsize=8192)
@@ -385,25 +374,6 @@ def _loaded(code: types.CodeType) -> frozenset[str]:
     own = {one.argval for one in dis.get_instructions(code) if one.opname in _LOADS}
     inner = (_loaded(one) for one in code.co_consts if isinstance(one, types.CodeType))
     return frozenset(own).union(*inner)
-
-
-def _named(texts: Iterable[str], folder: Path, *, variables: bool = False) -> Iterator[str]:
-    """Yield digests of the files, and values of environment variables, that texts name."""
-    for text in sorted(texts):
-        if variables and text in os.environ:
-            yield f"{text} {os.environ[text]}"
-        if ("." in text or "/" in text) and len(text) < _LONGEST_PATH:
-            for path in (text, str(folder / text)):
-                if os.path.isfile(path):  # noqa: PTH113
-                    yield _content(path, _state(Path(path)))
-
-
-@functools.lru_cache(maxsize=256)
-def _content(path: str, state: tuple[int, ...]) -> str:
-    """Digest a file; cached until it changes."""
-    if state[-1] > _MOST_BYTES:
-        return f"{state[-1]} {Path(path).stat().st_mtime_ns}"
-    return digest_of(Path(path).read_bytes())
 
 
 def _constants(code: types.CodeType) -> list[Any]:

@@ -149,8 +149,11 @@ class CDKT(FewShotMethod):
                 variance = posterior.predictive_variance(cross, self._variance(query))
                 return log_probabilities(mean, variance, self.temperature).mT
             covariance = posterior.predictive_covariance(cross, self.covariance(query, query))
-            noise = _noise(mean, self.n_samples)
-            drawn = drawn_probabilities(mean, covariance, noise, self.temperature)
+            # The same samples for each query, from its own variance: the mean over joint samples
+            # is the same, and no score depends on the places of the others.
+            alone = covariance.diagonal(dim1=-2, dim2=-1).diag_embed()
+            noise = _noise(mean, self.n_samples).expand(-1, -1, mean.shape[2])
+            drawn = drawn_probabilities(mean, alone, noise, self.temperature)
             return drawn.clamp(min=torch.finfo(drawn.dtype).tiny).log().mT
 
     def loss(self, batch: Batch) -> Tensor:
@@ -240,12 +243,11 @@ class CDKT(FewShotMethod):
 
 
 def _noise(like: Tensor, n_samples: int) -> Tensor:
-    """Return the same standard normal numbers in every call, ``(way, samples, n)``."""
-    _, way, n = like.shape
-    device = like.device
+    """Return the same standard normal numbers in every call, ``(way, samples, 1)``."""
+    way, device = like.shape[1], like.device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(0)
-        return torch.randn(way, n_samples, n, dtype=like.dtype, device=device)
+        return torch.randn(way, n_samples, 1, dtype=like.dtype, device=device)
 
 
 def _targets(support: Tensor) -> Tensor:
