@@ -38,6 +38,10 @@ class Forked:
         self._process = _SERVER.Process(target=_main, args=given)
         self._process.start()
 
+    def __del__(self) -> None:
+        for file in self._said:
+            file.close()
+
     def poll(self) -> int | None:
         """Return the exit code, negative for a signal; ``None`` while it runs."""
         return self._process.exitcode

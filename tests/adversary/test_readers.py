@@ -235,6 +235,7 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "query_batch": (...,),
     "words": (..., []),
     "provenance": ({},),
+    "notes": (..., []),
 }
 """Values of fields with which a file is read, ``...`` if the field may be missing. The digest of
 tasks is not read back: what it covers is digested again."""

@@ -14,8 +14,7 @@ from safetensors.torch import save_file
 import fsframework as fsf_api
 from fsf_backbones import ResNet18, ResNet50
 from fsf_timm import Timm
-from fsframework.engine.cache.images import image_size
-from fsframework.interfaces import Preprocessing
+from fsframework.interfaces import Backbone, Preprocessing
 from tests.conftest import Fsf
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -48,11 +47,30 @@ def test_residual_networks_equal_those_of_timm(here: Any, name: str) -> None:
         torch.testing.assert_close(ours.encode(images), theirs.encode(images))
 
 
-def test_weights_that_ask_for_a_size_go_before_the_data() -> None:
-    free, bound = Preprocessing(size=84), Preprocessing(size=224, binding=True)
-    data = fsf_api.dataset("planted", n_per_class=2, size=32)
-    sizes = [image_size(data, *asked) for asked in ((free, None), (bound, None), (bound, 64))]
-    assert sizes == [32, 224, 64]
+class Free(Backbone):
+    keeps_weights = True
+    preprocessing = Preprocessing(size=84)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.adaptive_avg_pool2d(images, 2)
+
+
+class Bound(Free):
+    preprocessing = Preprocessing(size=224, binding=True)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "asked", "size"), [(Free, None, 32), (Bound, None, 224), (Bound, 64, 64)]
+)
+def test_weights_that_ask_for_a_size_go_before_the_data(
+    backbone: type[Backbone], asked: int | None, size: int
+) -> None:
+    found = fsf_api.run(
+        method="ncc", backbone=backbone, image_size=asked, sampler="random", tasks=2, way=2, shot=1,
+        queries=1, dataset={"name": "planted", "n_per_class": 2, "size": 32}, progress=False,
+    )  # fmt: skip
+    assert found.record.data is not None
+    assert found.record.data.image_size == size
 
 
 def weights(path: Path, seed: int) -> Path:

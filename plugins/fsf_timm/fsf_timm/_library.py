@@ -37,11 +37,8 @@ def load_timm() -> ModuleType:
         ) from error
 
 
-_declared: list[Any] = []
-"""Keeps the declarations of operators alive."""
-
-
-def _mend_torchvision() -> None:
+@functools.cache
+def _mend_torchvision() -> torch.library.Library | None:
     """Make ``import torchvision`` work if its wheel was built for another PyTorch.
 
     If the compiled operators do not load, the import fails because two of them are missing when
@@ -49,19 +46,19 @@ def _mend_torchvision() -> None:
     succeed; no timm model calls them. If torchvision works or is not installed, nothing happens.
     """
     if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is None:
-        return
+        return None
     try:
         importlib.import_module("torchvision")
     except RuntimeError as error:
         if "operator torchvision::" not in str(error):
             raise
     else:
-        return
+        return None
     library = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    _declared.append(library)
     importlib.import_module("torchvision")
+    return library  # kept, or its declarations would end with it
 
 
 def model_names() -> list[str]:
