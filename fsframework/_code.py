@@ -50,6 +50,7 @@ _LEFT_OUT = frozenset(
     {
         *("__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__"),
         *("__abstractmethods__", "_abc_impl", "__parameters__", "__annotations__", "__module__"),
+        "__slotnames__",  # copyreg adds it when an instance is copied or taken apart
     }
 )
 """Entries of a class that do not affect its behaviour, or that repeat its bases."""
