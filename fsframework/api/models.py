@@ -447,7 +447,7 @@ def _arms_of(tasks: Arms | Mapping[str, TaskSet] | TaskSet) -> Arms:
         if not (isinstance(name, str) and isinstance(one, TaskSet)):
             raise OptionError(f"{wanted}; {name!r} is {_called(one)}")
         if not len(one):
-            raise DataError(f"tasks: there are none of the arm {name!r}")
+            raise DataError(f"tasks: no tasks of the arm {name!r} were given")
     return tasks if isinstance(tasks, Arms) else Arms(tasks)
 
 

@@ -56,7 +56,7 @@ def test_a_data_set_keeps_its_contract(name: str, tmp_path: Path) -> None:
 
 
 def images(root: Path) -> Path:
-    """A folder of two images a class, and a table of them."""
+    """A folder of two images per class, and a table of them."""
     rows = ["path,label"]
     for c in range(20):
         (root / f"c{c}").mkdir(parents=True)
