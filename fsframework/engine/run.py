@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import fsframework
-from fsframework._calls import entered
+from fsframework._calls import checked, entered
 from fsframework._files import atomic_write, held, load_sealed, save_sealed, sweep
 from fsframework.components.resolution import Component, plain
 from fsframework.engine.cache.images import Pixels
@@ -202,7 +202,7 @@ class _Job:
         record = self._with_weights(record, model, tested, splits)
         outcomes = self._outcomes(model, tested, record)
         record = self._with_estimates(record, outcomes)
-        notes = _outcome_notes(outcomes, record)
+        notes = *_outcome_notes(outcomes, record), *self._gap_notes(outcomes, record)
         record = replace(
             record,
             status="finished",
@@ -269,6 +269,15 @@ class _Job:
             labels={**record.labels, **labels},
             plugins=(*record.plugins, *(p for p in plugins if p not in record.plugins)),
         )
+
+    def _gap_notes(self, outcomes: ArmOutcomes, record: RunRecord) -> Iterator[str]:
+        """Yield what the statistics say about their gaps."""
+        gaps = {one.statistic: one for one in record.estimates.values() if len(one.arms) > 1}
+        for name, component in self.experiment.statistics.items():
+            if name in gaps:
+                statistic = component.create()
+                found = statistic.notes(outcomes, gaps[name])
+                yield from checked(statistic, "notes", found, list)
 
     @functools.cached_property
     def training(self) -> Training:
