@@ -15,10 +15,10 @@ from fsframework.engine.lineage import SplitCounts, data_problems, split_counts
 from fsframework.engine.options import EMBEDDED, WordChoice, given_tree
 from fsframework.engine.tasks import draw_arms
 from fsframework.engine.words import (
-    images_with_class_words,
     names_class,
     pool_with_attributes,
     read_attributes,
+    without_class_words,
     without_dropped_words,
 )
 from fsframework.errors import DataError, OptionError
@@ -31,11 +31,11 @@ __all__ = [
     "data_problems",
     "dataset",
     "draw",
-    "images_with_class_words",
     "names_class",
     "opened",
     "pool",
     "split_counts",
+    "without_class_words",
     "without_dropped_words",
 ]
 

@@ -18,12 +18,11 @@ from fsframework.engine.detection import Detection
 from fsframework.engine.options import WordChoice
 from fsframework.engine.progress import Reporter
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray, UInt8Array
+from fsframework.values import AttributeTable, ImagePool, IntArray, UInt8Array
 
 __all__ = [
     "class_words",
     "filtered",
-    "images_with_class_words",
     "names_class",
     "pool_with_attributes",
     "read_attributes",
@@ -248,19 +247,6 @@ def without_class_words(pool: ImagePool) -> ImagePool:
         return pool
     bits.flags.writeable = False  # or the table would hold a copy
     return dataclasses.replace(pool, attributes=dataclasses.replace(table, bits=bits))
-
-
-def images_with_class_words(pool: ImagePool) -> BoolArray:
-    """Return bool ``(n_images,)``: which images have a word that names their own class.
-
-    Raises:
-        DataError: the pool has no attributes.
-    """
-    table = _table_of(pool)
-    found = np.zeros(len(pool), bool)
-    for members, mask in _class_word_bits(pool, table):
-        found[members] = (table.bits[members] & mask).any(axis=1)
-    return found
 
 
 def _table_of(pool: ImagePool) -> AttributeTable:

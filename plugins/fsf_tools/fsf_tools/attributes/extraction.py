@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fsf_tools.attributes.statistics import images_with_class_words
 from fsf_tools.sharing import Do, Sharing
-from fsframework.api.data import images_with_class_words, without_dropped_words
+from fsframework.api.data import without_dropped_words
 from fsframework.api.experiments import Experiment, resolved
 from fsframework.api.opened import detection
 from fsframework.api.session import Session

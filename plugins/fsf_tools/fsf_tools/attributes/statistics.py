@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fsf_tools.attributes._blocks import even_blocks
-from fsframework.api.data import images_with_class_words
+from fsframework.api.data import without_class_words
 from fsframework.errors import DataError, OptionError
-from fsframework.values import AttributeTable, ImagePool, IntArray
+from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray
 
 __all__ = [
     "AttributeStatistics",
@@ -19,6 +19,7 @@ __all__ = [
     "UnusableClass",
     "WordsPerImage",
     "attribute_statistics",
+    "images_with_class_words",
 ]
 
 
@@ -181,6 +182,16 @@ def attribute_statistics(
         usable_words=int(usable.size),
         unusable=unusable,
     )
+
+
+def images_with_class_words(pool: ImagePool) -> BoolArray:
+    """Return bool ``(n_images,)``: which images have a word that names their own class.
+
+    Raises:
+        DataError: the pool has no attributes.
+    """
+    left = _table_of(without_class_words(pool))
+    return np.any(_table_of(pool).bits != left.bits, axis=1)
 
 
 def _table_of(pool: ImagePool) -> AttributeTable:
