@@ -282,7 +282,10 @@ def _options(one: Shown) -> dict[str, str]:
     for number, stage in enumerate(record.stages):
         start = f"training.{number}" if len(record.stages) > 1 else "training"
         found |= {f"{start}.{key}": str(value) for key, value in stage.options.items()}
-    settings = ("attributes", "placebo", "min_count", "drop_words", "drop_class_words", "split")
+    settings = (
+        "attributes", "placebo", "min_count", "drop_words", "drop_class_words",
+        "drop_words_in_classes", "split",
+    )  # fmt: skip
     return found | {key: str(record.settings.get(key)) for key in settings}
 
 

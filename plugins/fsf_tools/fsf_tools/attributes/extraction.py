@@ -64,7 +64,7 @@ def extract_words(
     if sharing is not None:
         sharing.compute("detection", found.identity, todo, found.batch_size)
     table = found.table()
-    words = experiment.settings.words
+    words = experiment.settings
     pool = found.dataset.pool(found.split)
     pool = dataclasses.replace(pool, attributes=table.aligned(pool.keys))
     named = int(images_with_class_words(pool).sum())
@@ -73,6 +73,8 @@ def extract_words(
         header["drop_class_words"] = "true"
     if words.drop_words:
         header["drop_words"] = ", ".join(words.drop_words)
+    if words.drop_words_in_classes is not None:
+        header["drop_words_in_classes"] = str(words.drop_words_in_classes)
     if words.min_count > 1:
         header["min_count"] = str(words.min_count)
     dropped = without_dropped_words(pool, words).attributes
