@@ -644,11 +644,11 @@ _TWO_ARMS = "runs whose tasks have two arms, as from the sampler fewstab"
 FIGURES: Mapping[str, Named] = MappingProxyType(
     {
         "arms": Named(
-            "the tested arm against the control arm, a point per method (FewSTAB Fig. 5)",
+            "the tested arm against the control arm, a point per method",
             _TWO_ARMS, _arms,
         ),
         "accuracy": Named(
-            "the tested arm against accuracy in the control arm (FewSTAB Fig. S1)",
+            "the tested arm against accuracy in the control arm (FewSTAB Figs. 5 and S1)",
             _TWO_ARMS, _accuracy,
         ),
         "by-arm": Named(
