@@ -40,6 +40,13 @@ recipe, or a stage of it, refers to by ``like``; what stands beside ``like`` tak
     [[recipe.set.training.stages]]
     like = "pretraining"
     learning_rate = 0.1
+
+A variant is another recipe for each of those of one name in a file, with other options of training
+in all stages::
+
+    [variants.plateau]
+    of = "quick"
+    training.epochs = 1000
 """
 
 from __future__ import annotations
@@ -47,7 +54,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +111,19 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
     verified: datetime.date | None = None
 
 
+class _Variant(msgspec.Struct, forbid_unknown_fields=True):
+    """A table ``[variants.NAME]`` of a file."""
+
+    of: str
+    training: dict[str, Any]
+
+
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     """A file of recipes."""
 
     recipe: list[_Table]
     training: dict[str, dict[str, Any]] = {}
+    variants: dict[str, _Variant] = {}
 
 
 @dataclass(frozen=True)
@@ -304,7 +319,11 @@ def _recipes_of(path: Path) -> Iterator[Recipe]:
     except (OSError, ValueError) as error:
         raise PluginError(f"{path}: cannot be read as recipes ({error})") from None
     for number, table in enumerate(file.recipe, start=1):
-        yield from _recipes_in(table, file.training, f"{path}: recipe {number}")
+        found = list(_recipes_in(table, file.training, f"{path}: recipe {number}"))
+        yield from found
+        for name, variant in file.variants.items():
+            if variant.of == table.name:
+                yield from (_varied(recipe, name, variant.training) for recipe in found)
 
 
 def _recipes_in(table: _Table, named: Mapping[str, Any], where: str) -> Iterator[Recipe]:
@@ -324,6 +343,14 @@ def _recipes_in(table: _Table, named: Mapping[str, Any], where: str) -> Iterator
         name, _, value = spelt.partition(":")
         own = tuple(e for e in table.expected if (e.method or methods[0]) == spelt)
         yield Recipe(method=name, value=value, options=options, expected=own, **rest)
+
+
+def _varied(recipe: Recipe, name: str, own: Mapping[str, Any]) -> Recipe:
+    """Return another recipe with options of training over those of each stage."""
+    stages = [{**stage, **own} for stage in recipe.stages]
+    options = {**recipe.options, "training": {"stages": stages}}
+    unknown: dict[str, Any] = {"accuracy": None, "expected": (), "verified": None}
+    return replace(recipe, name=name, options=options, **unknown)
 
 
 def _whole(training: Mapping[str, Any], named: Mapping[str, Any], where: str) -> dict[str, Any]:
