@@ -220,11 +220,11 @@ def filtered(
     >>> filtered(table, min_count=2).words, filtered(table, drop=frozenset({"sky"})).words
     (('grass',), ('dog', 'grass'))
     """
-    keep = table.images_per_word() >= min_count
+    starts, columns = table.csr()
+    keep = np.bincount(columns, minlength=len(table.words)) >= min_count
     keep &= np.array([word not in drop for word in table.words], dtype=bool)
     if keep.all():
         return table
-    starts, columns = table.csr()
     rows = np.repeat(np.arange(len(table)), np.diff(starts))
     stay = keep[columns]
     return AttributeTable.from_indices(

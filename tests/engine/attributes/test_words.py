@@ -121,7 +121,9 @@ class TestClassWords:
 
     @pytest.mark.parametrize("class_name", ["n02099601", "0042", "the", ""])
     def test_a_name_without_words_is_named_by_none(self, class_name: str) -> None:
-        assert not any(names_class(word, class_name) for word in ("the", "n", "42", class_name or "x"))
+        assert not any(
+            names_class(word, class_name) for word in ("the", "n", "42", class_name or "x")
+        )
 
     @pytest.mark.parametrize(
         ("word", "class_name"),
