@@ -41,12 +41,10 @@ recipe, or a stage of it, refers to by ``like``; what stands beside ``like`` tak
     like = "pretraining"
     learning_rate = 0.1
 
-A variant is another recipe for each of those of one name in a file, with other options of training
-in all stages::
+Beside every recipe of a name in a file stands another one, with other options in all stages::
 
-    [variants.plateau]
-    of = "quick"
-    training.epochs = 1000
+    [variants.quick.plateau]
+    epochs = 1000
 """
 
 from __future__ import annotations
@@ -111,19 +109,12 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
     verified: datetime.date | None = None
 
 
-class _Variant(msgspec.Struct, forbid_unknown_fields=True):
-    """A table ``[variants.NAME]`` of a file."""
-
-    of: str
-    training: dict[str, Any]
-
-
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     """A file of recipes."""
 
     recipe: list[_Table]
     training: dict[str, dict[str, Any]] = {}
-    variants: dict[str, _Variant] = {}
+    variants: dict[str, dict[str, dict[str, Any]]] = {}
 
 
 @dataclass(frozen=True)
@@ -175,6 +166,12 @@ class Recipe:
         training = self.options.get("training", {})
         common = {key: value for key, value in training.items() if key != "stages"}
         return tuple({**common, **own} for own in training.get("stages", [{}]))
+
+    def varied(self, name: str, own: Mapping[str, Any]) -> Recipe:
+        """Return another recipe, with options of training over those of each stage."""
+        stages = [{**stage, **own} for stage in self.stages]
+        options = {**self.options, "training": {"stages": stages}}
+        return replace(self, name=name, options=options, accuracy=None, expected=(), verified=None)
 
     def names(self, method: str) -> bool:
         """Return whether a stage is trained by another method, of this name."""
@@ -319,11 +316,9 @@ def _recipes_of(path: Path) -> Iterator[Recipe]:
     except (OSError, ValueError) as error:
         raise PluginError(f"{path}: cannot be read as recipes ({error})") from None
     for number, table in enumerate(file.recipe, start=1):
-        found = list(_recipes_in(table, file.training, f"{path}: recipe {number}"))
-        yield from found
-        for name, variant in file.variants.items():
-            if variant.of == table.name:
-                yield from (_varied(recipe, name, variant.training) for recipe in found)
+        for recipe in _recipes_in(table, file.training, f"{path}: recipe {number}"):
+            others = file.variants.get(table.name, {})
+            yield from (recipe, *(recipe.varied(name, own) for name, own in others.items()))
 
 
 def _recipes_in(table: _Table, named: Mapping[str, Any], where: str) -> Iterator[Recipe]:
@@ -343,14 +338,6 @@ def _recipes_in(table: _Table, named: Mapping[str, Any], where: str) -> Iterator
         name, _, value = spelt.partition(":")
         own = tuple(e for e in table.expected if (e.method or methods[0]) == spelt)
         yield Recipe(method=name, value=value, options=options, expected=own, **rest)
-
-
-def _varied(recipe: Recipe, name: str, own: Mapping[str, Any]) -> Recipe:
-    """Return another recipe with options of training over those of each stage."""
-    stages = [{**stage, **own} for stage in recipe.stages]
-    options = {**recipe.options, "training": {"stages": stages}}
-    unknown: dict[str, Any] = {"accuracy": None, "expected": (), "verified": None}
-    return replace(recipe, name=name, options=options, **unknown)
 
 
 def _whole(training: Mapping[str, Any], named: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -330,7 +330,7 @@ def test_a_recipe_may_be_for_several_methods_and_name_what_its_stages_share(outs
 def test_a_variant_changes_the_training_in_all_stages_and_promises_no_accuracy(
     outside: Write,
 ) -> None:
-    outside(FOR_SEVERAL + '[variants.longer]\nof = "table"\ntraining.epochs = 1000\n')
+    outside(FOR_SEVERAL + "[variants.table.longer]\nepochs = 1000\n")
     found = recipes("outer", "longer")
     assert [one.spelt_method for one in found] == ["outer:gnn", "outer:relationnet"]
     assert [one.accuracies for one in found] == [(), ()]
