@@ -58,8 +58,8 @@ class HarmfulPairs(Section):
         yield Text(
             (
                 "A pair of a class and a word is reported if the word costs the class at least "
-                f"{100 * LEAST_HARM:g} points, and at most {100 * MOST_WRONG:g} % of the pairs of a "
-                "table are expected to be harmless. Words joined by + cannot be told apart in "
+                f"{100 * LEAST_HARM:g} points, and at most {100 * MOST_WRONG:g} % of the pairs of "
+                "a table are expected to be harmless. Words joined by + cannot be told apart in "
                 "the class. A word stands for everything that occurs together with it.",
             )
         )
