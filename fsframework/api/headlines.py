@@ -136,7 +136,7 @@ class Headline:
         """Return sentences, table and notes as lines of at most ``width`` characters."""
         paragraphs = [
             textwrap.fill(" ".join(self.sentences), width),
-            self.table.text(width),
+            self.table.text(width) if self.table.entries else "",
             "\n".join(textwrap.fill(note, width) for note in self.notes),
         ]
         return printable("\n\n".join(filter(None, paragraphs)))
