@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fsframework.interfaces import Statistic
-from fsframework.values import FloatArray, Outcomes
+from fsframework.values import ArmOutcomes, Estimate, FloatArray, Outcomes
 
 __all__ = ["WorstClassAccuracy"]
 
@@ -34,3 +34,9 @@ class WorstClassAccuracy(Statistic):
     def per_task(self, outcomes: Outcomes) -> FloatArray:
         """Return the minimum of ``class_accuracy`` over ways, float64 ``(T,)`` in 0..1."""
         return outcomes.class_accuracy.min(axis=1)
+
+    def notes(self, outcomes: ArmOutcomes, gap: Estimate) -> list[str]:
+        """Return what different shares of the classes in the arms do to the gap, if it matters."""
+        from fsf_statistics.class_shares import class_share_notes
+
+        return class_share_notes(self, outcomes, gap)
