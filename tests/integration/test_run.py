@@ -83,7 +83,8 @@ def test_the_record_tells_what_ran(fsf: Fsf, finished: Path) -> None:
     assert (told["folder"], told["reused"]) == (str(finished), True)
     record = RunRecord.load(finished)
     assert record.status == "finished"
-    assert set(told["estimates"]) == {
+    drops = {"acc-drop", "wacc-drop"}  # where the control arm is above guessing
+    assert set(told["estimates"]) - drops == {
         f"{s}-{k}" for s in ("acc", "wacc") for k in ("random", "biased", "gap")
     }
     sampler = record.components["sampler"]

@@ -28,3 +28,8 @@ class Accuracy(Statistic):
     def per_task(self, outcomes: Outcomes) -> FloatArray:
         """Return ``task_accuracy``, float64 ``(T,)`` in 0..1, which needs no predictions."""
         return outcomes.task_accuracy
+
+    def guessing(self, n_way: int, n_query: int) -> float:
+        """Return ``1 / n_way``."""
+        del n_query
+        return 1 / n_way
