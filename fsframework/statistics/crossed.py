@@ -69,9 +69,11 @@ def crossed(cells: Mapping[tuple[str, str], FloatArray], level: float = 0.95) ->
     close together.
 
     Cells of equal models, or of equal tasks, are added up before their variance is taken, so that
-    pairing counts; those of others are independent, with Welch's degrees of freedom. A method with
-    a single model adds nothing for seeds: the interval then speaks of these weights, and not of the
-    method trained again.
+    pairing counts; those of others are independent. Two methods with equally many seeds have
+    Welch's degrees of freedom. With different numbers each keeps its own quantile: Welch's interval
+    is too short where two seeds next to ten happen to lie close together. A method with a single
+    model adds nothing for seeds: the interval then speaks of these weights, and not of the method
+    trained again.
 
     Caveats: seeds are taken as draws from all seeds, and tasks as draws from all tasks of the same
     sampler and images. Two seeds give a wide interval, since t(1) is 12.7 at 95 %; where one
@@ -97,9 +99,10 @@ def crossed(cells: Mapping[tuple[str, str], FloatArray], level: float = 0.95) ->
     _check(cells)
     value = float(sum(values.mean() for values in cells.values()))
     n_seeds = min(len(values) for values in cells.values())
-    parts = [_added(_spreads(cells, _TASKS, without_rest=True))]
-    if between := _spreads(cells, _SEEDS):
-        parts.append(_added(between))
+    between = _spreads(cells, _SEEDS)
+    if len({part.freedom for part in between}) == 1:
+        between = [_added(between)]
+    parts = [_added(_spreads(cells, _TASKS, without_rest=True)), *between]
     own = _spreads(cells, _SEEDS, without_rest=True)
     between_seeds = sum(one.variance * (one.freedom + 1) for one in own)
     deviation = float(np.sqrt(between_seeds)) if n_seeds > 1 else None
@@ -171,5 +174,4 @@ def _p(value: float, parts: Sequence[_Part]) -> float:
         return least
     if value == 0:
         return 1.0
-    found: float = optimize.brentq(lambda p: _half_width(parts, 1 - p) - abs(value), least, 1.0)
-    return found
+    return float(optimize.brentq(lambda p: _half_width(parts, 1 - p) - abs(value), least, 1.0))

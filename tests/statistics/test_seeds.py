@@ -81,6 +81,15 @@ def test_a_mean_with_a_residual_worked_by_hand() -> None:
     assert found.low == pytest.approx(0.3 - 12.7062047 * np.sqrt(0.02 / 2))
 
 
+def test_different_numbers_of_seeds_keep_their_own_quantiles() -> None:
+    # Means per seed 0.4, 0.6 and 0.3, 0.4, 0.5; nothing else varies but the tasks of both.
+    tasks = np.array([-0.1, 0.0, 0.1])
+    first, second = (np.add.outer(means, tasks) for means in ([0.4, 0.6], [0.3, 0.4, 0.5]))
+    found = crossed({A: first, B: -second})
+    half = np.sqrt(12.7062047**2 * 0.02 / 2 + 4.30265273**2 * 0.01 / 3)
+    assert (found.value, found.high) == pytest.approx((0.1, 0.1 + half))
+
+
 def test_equal_tasks_count_as_pairs_and_equal_models_too() -> None:
     a = drawn(4, 80, 0.02, seed=1)
     found = [crossed({A: a, other: -a - 0.01}) for other in (("b", "u"), B, ("a", "u"))]

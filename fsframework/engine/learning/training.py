@@ -579,7 +579,8 @@ class _StageLoop:
         """Train the rest of an epoch, validate, and return its result."""
         started = saved = time.perf_counter()
         epoch, stage, losses = self.progress.epoch, self.stage, self.losses
-        rate = stage.rate(epoch)
+        earlier = [row for row in self.progress.history if row.stage == self.progress.stage]
+        rate = stage.rate([row.validation_accuracy for row in earlier])
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self._train_mode()

@@ -15,6 +15,7 @@ from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsf_statistics import FEWEST_RANKED, spearman
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.measures import Measure
+from fsframework.statistics.results import MethodResult
 from fsframework.values import Estimate
 
 __all__ = ["FIGURES", "Named", "Wanted", "figure"]
@@ -601,6 +602,60 @@ def _curves(
     )
 
 
+def _length(results: Results, wanted: Wanted) -> FigureDeclaration:
+    value, panels = _Values(results), []
+    for group in results.groups:
+        updates = {one: _updates(one.result) for one in group.shown}
+        lengths: dict[str, set[float]] = {}
+        for one, length in updates.items():
+            lengths.setdefault(one.result.label, set()).add(length)
+        several = [method for method, found in lengths.items() if len(found) > 1]
+        if not several:
+            continue
+        control, tested = group.arms()
+        for measure in (
+            Measure(wanted.statistic, (control, tested)),
+            Measure(wanted.statistic, (control,)),
+            Measure("acc", (control,)),
+        ):
+            series = []
+            for method in several:
+                own = [one for one in group.shown if one.result.label == method]
+                own.sort(key=updates.__getitem__)
+                points = tuple(Point(updates[one], value(one, measure)) for one in own)
+                series.append(Series(method, points))
+            title = ": ".join(filter(None, [_title_of(group, results), results.axis(measure)]))
+            panels.append(Panel(title, tuple(series)))
+    if not panels:
+        raise DataError(
+            "length: no two of these runs are of one method and trained for different lengths; "
+            "give runs that differ in training.epochs or training.steps"
+        )
+    return FigureDeclaration(
+        "Training length",
+        "The gap and what the control arm shows, by the length of the training.",
+        "updates in training",
+        "%, gap in points",
+        tuple(panels),
+        mark="lines",
+        limits=(0.0, 100.0),
+        notes=_notes(
+            results,
+            value.seen,
+            "An update is a step of the optimiser; those of all stages are added up.",
+        ),
+    )
+
+
+def _updates(result: MethodResult) -> float:
+    """Return how many updates trained a model, the mean over its seeds."""
+    done = [
+        sum(record.stages[epoch.stage].steps for epoch in record.training.history)
+        for record in result.records
+    ]
+    return sum(done) / max(1, len(done))
+
+
 def _queries(results: Results, wanted: Wanted) -> FigureDeclaration:
     del wanted
     from fsf_statistics import QueryVariance, TaskSupply, pilot_of
@@ -681,6 +736,10 @@ FIGURES: Mapping[str, Named] = MappingProxyType(
         "queries": Named(
             "variance of the mean accuracy by queries per class", "runs with several queries",
             _queries,
+        ),
+        "length": Named(
+            "gap and accuracy by the length of the training",
+            f"{_TWO_ARMS}, of one method trained for different lengths", _length,
         ),
         "training": Named("validation accuracy by epoch", "runs that were trained", _training),
         "loss": Named("training loss by epoch", "runs that were trained", _loss),

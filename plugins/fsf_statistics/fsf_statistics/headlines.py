@@ -78,7 +78,7 @@ class ComparedHeadline(Headline):
 
     def table_text(self, width: int) -> str:
         """Return the table as lines of at most ``width`` characters."""
-        return self.table.text(width)
+        return self.table.text(width) if self.table.entries else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return sentences, table and notes as JSON values."""
