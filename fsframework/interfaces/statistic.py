@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from fsframework.interfaces.component import Configurable
-from fsframework.values import FloatArray, Outcomes
+from fsframework.values import ArmOutcomes, Estimate, FloatArray, Outcomes
 
 __all__ = ["Statistic"]
 
@@ -67,3 +67,15 @@ class Statistic(Configurable, ABC, kind="statistic"):
         """
         del outcomes, level
         return None
+
+    def notes(self, outcomes: ArmOutcomes, gap: Estimate) -> list[str]:
+        """Return what a reader of the gap between two arms must know, one sentence each.
+
+        A run prints and records the sentences.
+
+        Args:
+            outcomes: of both arms, with their tasks.
+            gap: of this statistic; ``gap.arms`` names the arms, the control first.
+        """
+        del outcomes, gap
+        return []

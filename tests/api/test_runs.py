@@ -18,7 +18,7 @@ import fsframework as fsf
 from fsf_samplers import RandomSampler
 from fsframework.errors import FsfError, OptionError, RecordError
 from fsframework.interfaces import Control, FewShotMethod, Statistic
-from fsframework.values import FloatArray, Outcomes
+from fsframework.values import ArmOutcomes, Estimate, FloatArray, Outcomes
 from tests.conftest import Fsf
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -167,6 +167,9 @@ class Worst(Statistic):
     def per_task(self, outcomes: Outcomes) -> FloatArray:
         return self.scale * (1 - outcomes.class_accuracy.min(axis=1))
 
+    def notes(self, outcomes: ArmOutcomes, gap: Estimate) -> list[str]:
+        return [f"{len(outcomes.arms)} arms make {gap}"]
+
 
 def test_statistics_take_options() -> None:
     run = fsf.run(method="ncc", statistics=["acc", {"name": Worst, "scale": 0.5}], **SMALL)
@@ -176,6 +179,7 @@ def test_statistics_take_options() -> None:
     gap = run.estimates["worst-gap"]
     assert gap.value == pytest.approx(run.estimates["worst-biased"].value - half.value)
     assert run.record.label(gap) == "Worst error gap = Worst error-A − Worst error-R"
+    assert f"2 arms make {gap}" in run.record.notes
 
 
 class Twice(RandomSampler):

@@ -26,6 +26,8 @@ SMALL = ("--dataset", "planted", "-o", "dataset.size=16", "-o", "dataset.n_per_c
         MetaCoCo,
         partial(MetaCoCo, only=("figure-4", "figure-5"), ways=(2, 5)),
         OpenIntervals,
+        partial(OpenIntervals, only=("1", "2", "3", "figure-1", "figure-6"), trials=1),
+        partial(OpenIntervals, only=("figure-4",), trials=2),
         PrintedValues,
     ]
 )

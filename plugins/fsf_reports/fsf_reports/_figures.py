@@ -283,7 +283,10 @@ def _options(one: Shown) -> dict[str, str]:
     for number, stage in enumerate(record.stages):
         start = f"training.{number}" if len(record.stages) > 1 else "training"
         found |= {f"{start}.{key}": str(value) for key, value in stage.options.items()}
-    settings = ("attributes", "placebo", "min_count", "drop_words", "drop_class_words", "split")
+    settings = (
+        "attributes", "placebo", "min_count", "drop_words", "drop_class_words",
+        "drop_words_in_classes", "split",
+    )  # fmt: skip
     return found | {key: str(record.settings.get(key)) for key in settings}
 
 
@@ -357,7 +360,7 @@ def _harm(results: Results, wanted: Wanted) -> FigureDeclaration:
     rows = found.rows[: wanted.most]
     if not rows:
         raise DataError(f"harm: no pair of a class and a word is found to hurt {one.label}")
-    points = tuple(Point(": ".join(r.names), Quantity.of(r.estimate)) for r in rows)
+    points = tuple(Point(f"{r.class_name}: {r.words}", Quantity.of(r.estimate)) for r in rows)
     return FigureDeclaration(
         "Harmful pairs",
         f"What a word costs a class in accuracy: {one.label}.",

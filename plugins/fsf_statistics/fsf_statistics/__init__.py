@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         rank_correlations,
         spearman,
     )
+    from fsf_statistics.robustness import EffectiveRobustness, effective_robustness
     from fsf_statistics.task_sets import (
         facts_of,
         options_of_tasks,
@@ -41,6 +42,7 @@ __all__ = [
     "Accuracy",
     "Breakdown",
     "ComparedHeadline",
+    "EffectiveRobustness",
     "HarmfulPairs",
     "HeadlineEntry",
     "HeadlineRow",
@@ -52,6 +54,7 @@ __all__ = [
     "WorstClassAccuracy",
     "best_queries",
     "breakdown",
+    "effective_robustness",
     "facts_of",
     "harmful_pairs",
     "headline",
@@ -72,6 +75,7 @@ _HOME = {
     "Accuracy": "_accuracy",
     "Breakdown": "breakdowns",
     "ComparedHeadline": "headlines",
+    "EffectiveRobustness": "robustness",
     "FEWEST_RANKED": "ranking",
     "HarmfulPairs": "harm",
     "HeadlineEntry": "_headline_table",
@@ -86,6 +90,7 @@ _HOME = {
     "WorstClassAccuracy": "_worst_class",
     "best_queries": "planning",
     "breakdown": "breakdowns",
+    "effective_robustness": "robustness",
     "facts_of": "task_sets",
     "harmful_pairs": "harm",
     "headline": "headlines",

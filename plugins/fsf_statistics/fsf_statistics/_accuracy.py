@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fsframework.interfaces import Statistic
-from fsframework.values import FloatArray, Outcomes
+from fsframework.values import ArmOutcomes, Estimate, FloatArray, Outcomes
 
 __all__ = ["Accuracy"]
 
@@ -33,3 +33,9 @@ class Accuracy(Statistic):
         """Return ``1 / n_way``."""
         del n_query
         return 1 / n_way
+
+    def notes(self, outcomes: ArmOutcomes, gap: Estimate) -> list[str]:
+        """Return what different shares of the classes in the arms do to the gap, if it matters."""
+        from fsf_statistics.class_shares import class_share_notes
+
+        return class_share_notes(self, outcomes, gap)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from fsframework.interfaces import Statistic
-from fsframework.values import FloatArray, Outcomes
+from fsframework.values import ArmOutcomes, Estimate, FloatArray, Outcomes
 
 __all__ = ["WorstClassAccuracy"]
 
@@ -46,3 +46,9 @@ class WorstClassAccuracy(Statistic):
         """
         above = special.bdtrc(np.arange(n_query), n_query, 1 / n_way)
         return float((above**n_way).sum() / n_query)
+
+    def notes(self, outcomes: ArmOutcomes, gap: Estimate) -> list[str]:
+        """Return what different shares of the classes in the arms do to the gap, if it matters."""
+        from fsf_statistics.class_shares import class_share_notes
+
+        return class_share_notes(self, outcomes, gap)
