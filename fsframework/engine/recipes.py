@@ -317,8 +317,9 @@ def _recipes_of(path: Path) -> Iterator[Recipe]:
         raise PluginError(f"{path}: cannot be read as recipes ({error})") from None
     for number, table in enumerate(file.recipe, start=1):
         for recipe in _recipes_in(table, file.training, f"{path}: recipe {number}"):
-            others = file.variants.get(table.name, {})
-            yield from (recipe, *(recipe.varied(name, own) for name, own in others.items()))
+            yield recipe
+            for name, own in file.variants.get(table.name, {}).items():
+                yield recipe.varied(name, own)
 
 
 def _recipes_in(table: _Table, named: Mapping[str, Any], where: str) -> Iterator[Recipe]:

@@ -366,8 +366,7 @@ class _Progress:
     def header(self) -> dict[str, object]:
         """Return everything but the tensors."""
         found = dataclasses.asdict(replace(self, tensors={}))
-        del found["tensors"]
-        return found
+        return {name: value for name, value in found.items() if name != "tensors"}
 
     def begin(self, stage: int) -> None:
         """Turn to the next stage."""
@@ -493,7 +492,8 @@ class _StageLoop:
     def run(self) -> None:
         """Run the epochs that are left, then return to the best weights of the stage."""
         stage, progress = self.stage, self.progress
-        while progress.epoch < stage.epochs and not self._is_stale():
+        patience = stage.patience or math.inf
+        while progress.epoch < stage.epochs and progress.epoch - progress.best_epoch < patience:
             self._finish(self._epoch())
             self.save()
             self.watch(progress.history)
@@ -509,11 +509,6 @@ class _StageLoop:
         self.model.eval()
         for parameter in self.frozen:
             parameter.requires_grad_(True)
-
-    def _is_stale(self) -> bool:
-        """Return whether the validation accuracy has not improved for ``patience`` epochs."""
-        patience = self.stage.patience
-        return patience is not None and self.progress.epoch - self.progress.best_epoch >= patience
 
     def _finish(self, row: Epoch) -> None:
         """Record an epoch's result and keep its weights if they are the best of the stage."""

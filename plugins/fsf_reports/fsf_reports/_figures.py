@@ -360,7 +360,7 @@ def _harm(results: Results, wanted: Wanted) -> FigureDeclaration:
     rows = found.rows[: wanted.most]
     if not rows:
         raise DataError(f"harm: no pair of a class and a word is found to hurt {one.label}")
-    points = tuple(Point(": ".join(r.names), Quantity.of(r.estimate)) for r in rows)
+    points = tuple(Point(f"{r.class_name}: {r.words}", Quantity.of(r.estimate)) for r in rows)
     return FigureDeclaration(
         "Harmful pairs",
         f"What a word costs a class in accuracy: {one.label}.",

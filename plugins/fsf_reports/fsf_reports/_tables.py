@@ -329,8 +329,10 @@ def _harm(results: Results, request: Request) -> TableDeclaration:
     found = fsf_statistics.harmful_pairs(one.run, level=results.level)
     entries = []
     for row in found.rows:
-        names = (row.class_name, row.word, row.question)
-        about = {"n_tasks": row.n_tasks, "n_queries": row.n_queries, "p_corrected": row.p_corrected}
+        names = (row.class_name, row.words, row.question)
+        about = {"n_tasks": row.n_tasks, "n_queries": row.n_queries,
+                 "share_wrong": row.share_wrong,
+                 "inseparable": " + ".join(row.inseparable)}  # fmt: skip
         values = (("lost", Quantity.of(row.estimate)), ("with", Quantity(100 * row.with_word)),
                   ("without", Quantity(100 * row.without)))  # fmt: skip
         entries += [Entry(names, column, value, about=about) for column, value in values]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         rank_correlations,
         spearman,
     )
+    from fsf_statistics.robustness import EffectiveRobustness, effective_robustness
     from fsf_statistics.task_sets import (
         facts_of,
         options_of_tasks,
@@ -40,6 +41,7 @@ __all__ = [
     "Accuracy",
     "Breakdown",
     "ComparedHeadline",
+    "EffectiveRobustness",
     "HarmfulPairs",
     "HeadlineRow",
     "QueryPlan",
@@ -49,6 +51,7 @@ __all__ = [
     "WorstClassAccuracy",
     "best_queries",
     "breakdown",
+    "effective_robustness",
     "facts_of",
     "harmful_pairs",
     "headline",
@@ -69,6 +72,7 @@ _HOME = {
     "Accuracy": "_accuracy",
     "Breakdown": "breakdowns",
     "ComparedHeadline": "headlines",
+    "EffectiveRobustness": "robustness",
     "FEWEST_RANKED": "ranking",
     "HarmfulPairs": "harm",
     "HeadlineRow": "headlines",
@@ -81,6 +85,7 @@ _HOME = {
     "WorstClassAccuracy": "_worst_class",
     "best_queries": "planning",
     "breakdown": "breakdowns",
+    "effective_robustness": "robustness",
     "facts_of": "task_sets",
     "harmful_pairs": "harm",
     "headline": "headlines",

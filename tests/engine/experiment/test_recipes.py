@@ -192,7 +192,7 @@ def test_a_method_that_trains_for_another_one_is_trained_by_its_own_recipe() -> 
             ("contrastive-centroids", epochs, "recipe quick of contrastive-centroids")
             for epochs in (20, 20)
         ]),
-        ("ncc", "rfs", [("rfs", 20, "recipe quick of rfs")]),  # without the stage that distils
+        ("ncc", "rfs", [("rfs", 25, "recipe quick of rfs")]),  # without the stage that distils
         ("ncc", "leo", [("baseline", 25, "recipe quick of leo")]),  # without the frozen backbone
         ("ncc", "knn", [("knn", 40, "recipe quick")]),  # which does not learn
         ("ncc", "none", [(None, 40, "recipe quick")]),
