@@ -299,7 +299,7 @@ def check_options_stored(make: Make) -> None:
     for name, value, other in _changed(make, once=True):
         stored = getattr(other, places[name])
         require(
-            _same(stored, value),
+            stored is None or _same(stored, value),  # None: it does not apply to this one
             f"{cls.__name__}({name}={value!r}) stores {stored!r} as self.{places[name]}",
         )
 
