@@ -109,7 +109,7 @@ def measure(way: str, n_images: int) -> dict[str, float]:
     table = {"streamed": streamed, "all at once": all_at_once}[way](n_images)
     seconds = time.perf_counter() - start
     assert table.captions is not None
-    held = table.nbytes + sum(map(sys.getsizeof, (*table.keys, *table.captions)))
+    held = table.bits.nbytes + sum(map(sys.getsizeof, (*table.keys, *table.captions)))
     highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"peak": highest / 2**20, "seconds": seconds, "table": held / 2**20}
 

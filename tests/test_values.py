@@ -96,7 +96,7 @@ def test_a_table_by_hand(table):
     assert table.rows([0, 1, 2, 3]).astype(int).tolist() == dense
     assert table.column(1).tolist() == [True, False, True, True]
     assert table.words_of(3) == ("dog", "grass", "雪")
-    assert (len(table), table.nbytes) == (4, 4)
+    assert (len(table), table.bits.nbytes) == (4, 4)
     assert table.csr(np.array([3, 0]))[1].tolist() == [1, 2, 3, 0, 1]
     assert table.csr(np.array([], int))[0].tolist() == [0]
     with pytest.raises(DataError, match="1 collections of words for 2 images"):
@@ -132,8 +132,8 @@ def test_a_table_as_large_as_tiered_imagenet_fits_70_mb():
     finally:
         tracemalloc.stop()
     assert table.keys is keys
-    assert table.nbytes <= held <= 70e6
-    assert peak < 2 * table.nbytes  # no second copy of the bits on the way
+    assert table.bits.nbytes <= held <= 70e6
+    assert peak < 2 * table.bits.nbytes  # no second copy of the bits on the way
 
 
 def test_a_table_survives_its_file_with_words_that_no_image_has(table, tmp_path):

@@ -21,9 +21,13 @@ class Arguments(TypedDict, total=False):
     seed: int | None
     name: str | None
     allow_code: bool | None
+    attributes: str | Path | None
+    drop_class_words: bool | None
+    drop_words: str | Sequence[str] | None
+    drop_words_in_classes: float | None
+    min_count: int | None
     task_seed: int | None
     training_seed: int | None
-    attributes: str | Path | None
     tasks: int | Literal["all"] | None
     device: str | None
     placebo: bool | None
@@ -36,9 +40,6 @@ class Arguments(TypedDict, total=False):
     broken: Literal["fatal", "skip"] | None
     split: str | None
     task_file: str | Path | None
-    drop_class_words: bool | None
-    drop_words: str | Sequence[str] | None
-    min_count: int | None
     offline: bool | None
     recipe: str | None
     model: str | Path | None

@@ -15,11 +15,11 @@ from fsframework.engine.lineage import SplitCounts, data_problems, split_counts
 from fsframework.engine.options import EMBEDDED, WordChoice, given_tree
 from fsframework.engine.tasks import draw_arms
 from fsframework.engine.words import (
-    images_with_class_words,
-    names_class,
     pool_with_attributes,
     read_attributes,
+    without_class_words,
     without_dropped_words,
+    words_in_classes,
 )
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset
@@ -31,12 +31,12 @@ __all__ = [
     "data_problems",
     "dataset",
     "draw",
-    "images_with_class_words",
-    "names_class",
     "opened",
     "pool",
     "split_counts",
+    "without_class_words",
     "without_dropped_words",
+    "words_in_classes",
 ]
 
 
@@ -78,6 +78,7 @@ def pool(  # noqa: PLR0913 - an option each
     detector: Any = None,
     drop_class_words: bool = False,
     drop_words: tuple[str, ...] = (),
+    drop_words_in_classes: float | None = None,
     min_count: int = 1,
     device: str = "auto",
     offline: bool = False,
@@ -95,6 +96,8 @@ def pool(  # noqa: PLR0913 - an option each
             words in the images.
         drop_class_words: remove from each image the words that name its own class.
         drop_words: words that are not attributes.
+        drop_words_in_classes: remove words that most images of at least this share of the classes
+            have, above 0 and below 1.
         min_count: remove words that fewer images of the split have.
         device: where the detector runs.
         offline: whether the detector must not use the network.
@@ -112,7 +115,12 @@ def pool(  # noqa: PLR0913 - an option each
     session = open_session(cache_dir=cache_dir, progress=progress)
     origin, source = opened(session.registry, data)
     found = source.pool(split)
-    words = WordChoice(None, drop_class_words, tuple(drop_words), min_count)
+    words = WordChoice(
+        drop_class_words=drop_class_words,
+        drop_words=tuple(drop_words),
+        drop_words_in_classes=drop_words_in_classes,
+        min_count=min_count,
+    )
     if isinstance(attributes, AttributeTable):
         return without_dropped_words(found.with_attributes(attributes), words)
     detection = None

@@ -7,6 +7,12 @@ from fsframework.records import RunRecord
 __all__ = ["dataset_of", "intervals_of", "words_of"]
 
 
+_DROPPING = {
+    "drop_class_words": False, "drop_words": [], "drop_words_in_classes": None, "min_count": 1
+}  # fmt: skip
+"""Options that drop words, with their defaults."""
+
+
 def dataset_of(record: RunRecord) -> str:
     """Return the data set as users name it, with the folder or file it is read from."""
     component = record.components.get("dataset")
@@ -26,7 +32,7 @@ def words_of(record: RunRecord) -> str:
         source = f"detected by {detector.called}"
     dropped = [
         f"{name.replace('_', '-')} {settings[name] if settings[name] is not True else ''}".strip()
-        for name, usual in (("drop_class_words", False), ("drop_words", []), ("min_count", 1))
+        for name, usual in _DROPPING.items()
         if settings.get(name, usual) != usual
     ]
     return ", ".join([str(source), *dropped])

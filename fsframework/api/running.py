@@ -452,9 +452,9 @@ class Runs(Sequence[Run]):
         of another seed only and an imported one stay as they are. The same run given twice counts
         once; another run with a seed that is there already begins another one.
 
-        Caveats: two seeds say little of the variance between them. In simulations 95 % intervals
-        held the truth in 94.5 to 96.7 % with 3 to 10 seeds, and in 92.3 to 96.7 % with 2. They say
-        nothing of other hyperparameters or training data.
+        Caveats: two seeds say little of the variance between them, so the interval is wide. It
+        says nothing of other hyperparameters or training data. ``docs/intervals.md`` has its
+        coverage in simulations.
 
         Args:
             level: confidence level; by default that of the runs.

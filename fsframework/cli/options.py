@@ -205,7 +205,7 @@ def _settings(option: Option, *, several: bool = False) -> dict[str, Any]:
     return found | _FURTHER.get(option.flag, {})
 
 
-DROPPING = ("drop-class-words", "drop-words", "min-count")
+DROPPING = ("drop-class-words", "drop-words", "drop-words-in-classes", "min-count")
 """Shared options that set which words are not attributes."""
 
 WORDS = ("attributes", "detector", *DROPPING, "device", "offline")

@@ -110,37 +110,42 @@ class Arguments:
     allow_code: Annotated[bool, Option(RUNNING, of_run=False)] = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WordChoice:
-    """Which words images have.
+    """Which words images have: where they come from, and which are dropped.
 
     Args:
         attributes: file or column they are read from, ``None`` for the data set's own.
         drop_class_words: remove from each image the words that name its own class.
         drop_words: words that are not attributes.
+        drop_words_in_classes: remove words that most images of at least this share of the classes
+            have.
         min_count: remove words that fewer images of the split have.
 
     Raises:
-        OptionError: ``min_count`` is below 1.
+        OptionError: a number is out of its bounds.
     """
 
-    attributes: str | None = None
-    drop_class_words: bool = False
-    drop_words: tuple[str, ...] = ()
-    min_count: int = 1
+    attributes: Annotated[
+        str | None, Option(MAIN_OPTIONS, "SOURCE", "the data set's own words", env="FSF_ATTRIBUTES")
+    ] = None
+    drop_class_words: Annotated[bool, Option(WORDS)] = False
+    drop_words: Annotated[tuple[str, ...], Option(WORDS, "WORD,...")] = ()
+    drop_words_in_classes: Annotated[float | None, Option(WORDS, "SHARE", above=0, below=1)] = None
+    min_count: Annotated[int, Option(WORDS, least=1)] = 1
 
     def __post_init__(self) -> None:
-        if self.min_count < 1:
-            raise OptionError(f"{argument('min_count')} must be at least 1, not {self.min_count}")
+        check_values(self)
 
     @property
-    def drops(self) -> bool:
-        """Whether any word is dropped."""
-        return bool(self.drop_class_words or self.drop_words or self.min_count > 1)
+    def drops(self) -> list[str]:
+        """The options by which words are dropped."""
+        of_words = [f for f in dataclasses.fields(WordChoice) if f.name != "attributes"]
+        return [f.name for f in of_words if getattr(self, f.name) != f.default]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(WordChoice):
     """Options of a run as a whole.
 
     Args:
@@ -168,6 +173,8 @@ class Settings:
         task_file: evaluate the tasks of this file (see fsf tasks make).
         drop_class_words: remove from each image the words that name its own class.
         drop_words: words to remove, separated by commas.
+        drop_words_in_classes: remove words that most images of at least this share of the classes
+            have, such as bird of captions of birds.
         min_count: remove words that fewer than N images have.
         offline: make no network call; models must be in the local cache or a folder.
         recipe: how the method is trained: quick, fewstab, ... (see fsf recipes list), or none.
@@ -178,9 +185,6 @@ class Settings:
 
     task_seed: Annotated[int, Option(RUNNING, "N", "", least=0, below=2**63)] = 0
     training_seed: Annotated[int, Option(RUNNING, "N", "", least=0, below=2**63)] = 0
-    attributes: Annotated[
-        str | None, Option(MAIN_OPTIONS, "SOURCE", "the data set's own words", env="FSF_ATTRIBUTES")
-    ] = None
     tasks: Annotated[int | None, Option(MAIN_OPTIONS, word="all", least=1)] = 600
     device: Annotated[
         str, Option(MAIN_OPTIONS, "NAME", "auto, a GPU if there is one", env="FSF_DEVICE")
@@ -204,21 +208,10 @@ class Settings:
     broken: Annotated[Literal["fatal", "skip"], Option(IMAGES)] = "fatal"
     split: Annotated[str | None, Option(TASKS, "NAME", "test, or what the data allow")] = None
     task_file: Annotated[Path | None, Option(TASKS)] = None
-    drop_class_words: Annotated[bool, Option(WORDS)] = False
-    drop_words: Annotated[tuple[str, ...], Option(WORDS, "WORD,...")] = ()
-    min_count: Annotated[int, Option(WORDS, least=1)] = 1
     offline: Annotated[bool, Option(RUNNING, env="FSF_OFFLINE")] = False
     recipe: Annotated[str | None, Option(TRAINING, "NAME", "quick, if the method has it")] = QUICK
     model: Annotated[Path | None, Option(TRAINING, "RUN", names="run")] = None
     tensorboard: Annotated[bool, Option(TRAINING)] = False
-
-    def __post_init__(self) -> None:
-        check_values(self)
-
-    @property
-    def words(self) -> WordChoice:
-        """Where the words of images come from, and which are dropped."""
-        return WordChoice(self.attributes, self.drop_class_words, self.drop_words, self.min_count)
 
     @property
     def intervals(self) -> IntervalChoice:

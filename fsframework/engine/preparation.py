@@ -364,17 +364,12 @@ def with_words(
         pool: of the split.
         needed: whether they need words; if not, they have words only if those are given.
     """
-    asked = experiment.settings.words
+    asked = experiment.settings
     if needed or asked.attributes is not None:
         detection = detection_of(experiment, dataset, split, session)
         return pool_with_attributes(pool, asked, session.reporter, detection)
-    unused = {
-        "detector": experiment.detector is not None,
-        "drop_class_words": asked.drop_class_words,
-        "drop_words": bool(asked.drop_words),
-        "min_count": asked.min_count > 1,
-    }
-    names = ", ".join(argument(name) for name, given in unused.items() if given)
+    unused = [*(["detector"] if experiment.detector is not None else []), *asked.drops]
+    names = ", ".join(map(argument, unused))
     return pool, (f"not used, because these tasks need no attributes: {names}",) if names else ()
 
 

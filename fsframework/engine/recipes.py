@@ -40,6 +40,11 @@ recipe, or a stage of it, refers to by ``like``; what stands beside ``like`` tak
     [[recipe.set.training.stages]]
     like = "pretraining"
     learning_rate = 0.1
+
+Beside every recipe of a name in a file stands another one, with other options in all stages::
+
+    [variants.quick.plateau]
+    epochs = 1000
 """
 
 from __future__ import annotations
@@ -47,7 +52,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +114,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
     recipe: list[_Table]
     training: dict[str, dict[str, Any]] = {}
+    variants: dict[str, dict[str, dict[str, Any]]] = {}
 
 
 @dataclass(frozen=True)
@@ -160,6 +166,11 @@ class Recipe:
         training = self.options.get("training", {})
         common = {key: value for key, value in training.items() if key != "stages"}
         return tuple({**common, **own} for own in training.get("stages", [{}]))
+
+    def varied(self, name: str, own: Mapping[str, Any]) -> Recipe:
+        """Return another recipe, with options of training over those of each stage."""
+        options = {**self.options, "training": {"stages": [{**one, **own} for one in self.stages]}}
+        return replace(self, name=name, options=options, accuracy=None, expected=(), verified=None)
 
     def names(self, method: str) -> bool:
         """Return whether a stage is trained by another method, of this name."""
@@ -304,7 +315,10 @@ def _recipes_of(path: Path) -> Iterator[Recipe]:
     except (OSError, ValueError) as error:
         raise PluginError(f"{path}: cannot be read as recipes ({error})") from None
     for number, table in enumerate(file.recipe, start=1):
-        yield from _recipes_in(table, file.training, f"{path}: recipe {number}")
+        for recipe in _recipes_in(table, file.training, f"{path}: recipe {number}"):
+            yield recipe
+            for name, own in file.variants.get(table.name, {}).items():
+                yield recipe.varied(name, own)
 
 
 def _recipes_in(table: _Table, named: Mapping[str, Any], where: str) -> Iterator[Recipe]:

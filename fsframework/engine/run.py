@@ -6,7 +6,7 @@ import functools
 import platform
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import fsframework
-from fsframework._calls import entered
+from fsframework._calls import checked, entered
 from fsframework._files import atomic_write, held, load_sealed, save_sealed, sweep
 from fsframework.components.resolution import Component, plain
 from fsframework.engine.cache.images import Pixels
@@ -202,7 +202,7 @@ class _Job:
         record = self._with_weights(record, model, tested, splits)
         outcomes = self._outcomes(model, tested, record)
         record = self._with_estimates(record, outcomes)
-        notes = _outcome_notes(outcomes, record)
+        notes = _outcome_notes(outcomes, record, self.experiment.statistics)
         record = replace(
             record,
             status="finished",
@@ -528,7 +528,9 @@ def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict
     }
 
 
-def _outcome_notes(outcomes: ArmOutcomes, record: RunRecord) -> Iterator[str]:
+def _outcome_notes(
+    outcomes: ArmOutcomes, record: RunRecord, statistics: Mapping[str, Component]
+) -> Iterator[str]:
     """Yield what is noted of outcomes, and warnings about intervals that they cannot support."""
     interval = record.settings["interval"]
     if unknown := [name for name, one in record.estimates.items() if isnan(one.low)]:
@@ -539,3 +541,7 @@ def _outcome_notes(outcomes: ArmOutcomes, record: RunRecord) -> Iterator[str]:
             yield f"{arm} tasks: {warning}"
         if (warning := bootstrap_of_few(interval, len(answered))) is not None:
             yield f"{arm} tasks: {warning}"
+    for estimate in record.estimates.values():
+        if len(estimate.arms) > 1 and estimate.statistic in statistics:
+            statistic = statistics[estimate.statistic].create()
+            yield from checked(statistic, "notes", statistic.notes(outcomes, estimate), list)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,10 +68,11 @@ class Stage:
             and BatchNorm's weights. LARS adapts its rate to those with a penalty.
         clip_norm: gradients of a larger Euclidean norm are scaled down to this one.
         schedule: how the learning rate changes: constant; cosine to 0 at the end; step: times gamma
-            every step_epochs; multi-step: times gamma at each of milestones.
+            every step_epochs; multi-step: times gamma at each of milestones; plateau: times gamma
+            whenever the validation accuracy has not risen for step_epochs.
         milestones: epochs, counted from 0, at which the rate is multiplied once more.
-        step_epochs: epochs between two steps of the schedule step.
-        gamma: factor of the schedules step and multi-step.
+        step_epochs: epochs between two steps of the schedules step and plateau.
+        gamma: factor of the schedules step, multi-step and plateau.
         freeze: prefixes of parameter names that stay as they are, such as backbone.
         init_from: start the training from the weights of another run, or of a safetensors file.
         init_parts: prefixes of the weights to take from init_from; by default all whose names
@@ -84,7 +86,8 @@ class Stage:
             latter with scaled gradients); weights, validation and evaluation stay in fp32.
         compile: compile the backbone with torch.compile; worth it for a long training.
         validation_tasks: tasks after each epoch; 0 keeps the last epoch.
-        patience: stop when the validation accuracy has not risen for this many epochs.
+        patience: stop when the validation accuracy has not risen for this many epochs; without
+            validation all epochs are trained.
     """
 
     method: Annotated[Any, Option(names="method")] = None
@@ -104,7 +107,7 @@ class Stage:
     weight_decay: Annotated[float, Option(least=0)] = 5e-4
     decayed: Literal["all", "matrices"] = "all"
     clip_norm: Annotated[float | None, Option(above=0)] = None
-    schedule: Literal["constant", "cosine", "step", "multi-step"] = "cosine"
+    schedule: Literal["constant", "cosine", "step", "multi-step", "plateau"] = "cosine"
     milestones: tuple[int, ...] = ()
     step_epochs: Annotated[int, Option(least=1)] = 20
     gamma: Annotated[float, Option(least=0)] = 0.1
@@ -128,11 +131,6 @@ class Stage:
             raise OptionError(
                 "training.distill makes the model at the start of the stage the teacher; omit it "
                 "or training.teacher"
-            )
-        if self.patience is not None and self.validation_tasks == 0:
-            raise OptionError(
-                "training.patience needs a validation accuracy, and training.validation_tasks=0 "
-                "measures none"
             )
 
     @property
@@ -158,20 +156,27 @@ class Stage:
         shape = {"n_way": self.n_way or way, "n_shot": self.n_shot or shot}
         return {**shape, "n_query": self.n_query}
 
-    def rate(self, epoch: int) -> float:
-        """Return the learning rate of an epoch; it depends on no state, so resuming is simple.
+    def rate(self, accuracies: Sequence[float | None]) -> float:
+        """Return the learning rate of the next epoch, which depends on no state of its own.
 
-        >>> [round(Stage(epochs=2, learning_rate=1.0).rate(e), 3) for e in range(2)]
+        Args:
+            accuracies: the validation accuracy of each epoch so far, ``None`` where none is known.
+
+        >>> [round(Stage(epochs=2, learning_rate=1.0).rate([None] * e), 3) for e in range(2)]
         [1.0, 0.5]
         """
-        factor = 1.0
+        epoch, falls = len(accuracies), 0
         if self.schedule == "cosine":
-            factor = (1 + math.cos(math.pi * epoch / self.epochs)) / 2
-        elif self.schedule == "step":
-            factor = self.gamma ** (epoch // self.step_epochs)
+            return self.learning_rate * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
+        if self.schedule == "step":
+            falls = epoch // self.step_epochs
         elif self.schedule == "multi-step":
-            factor = self.gamma ** sum(epoch >= m for m in self.milestones)
-        return self.learning_rate * factor
+            falls = sum(epoch >= m for m in self.milestones)
+        elif self.schedule == "plateau":
+            best = itertools.accumulate((a for a in accuracies if a is not None), max)
+            waits = [len(list(same)) - 1 for _, same in itertools.groupby(best)]
+            falls = sum(wait // self.step_epochs for wait in waits)
+        return self.learning_rate * self.gamma**falls
 
     def optimizer_of(self, parameters: Sequence[Parameter]) -> Optimizer:
         """Return the stage's optimiser of some parameters.

@@ -8,7 +8,7 @@ import functools
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +18,19 @@ from fsframework.engine.detection import Detection
 from fsframework.engine.options import WordChoice
 from fsframework.engine.progress import Reporter
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray, UInt8Array
+from fsframework.values import AttributeTable, ImagePool
 
 __all__ = [
-    "class_words",
     "filtered",
-    "images_with_class_words",
-    "names_class",
     "pool_with_attributes",
     "read_attributes",
     "without_class_words",
     "without_dropped_words",
+    "words_in_classes",
 ]
 
+_NEARLY_ALL = 0.8
+"""Share of the classes from which on a word that most of their images have is noted."""
 _COLUMN = "column:"
 _SEPARATOR = ";"
 _WORDNET_ID = re.compile(r"(?<![^\W_])n\d{8}(?![^\W_])")
@@ -84,6 +84,15 @@ def pool_with_attributes(
         reporter.note(f"no image has the word {word!r} that is to be dropped")
     pool = without_dropped_words(pool, words)
     _demand_words(pool, "no image has any attribute left; drop fewer words")
+    if common := words_in_classes(pool):
+        first, n = next(iter(common.items()))
+        note = (
+            f"most images of {n} of {len(pool.class_names)} classes have {first!r}: a word that "
+            "says what all classes are is not a spurious attribute; "
+            f"{argument('drop_words_in_classes', _NEARLY_ALL)} removes {', '.join(common)}"
+        )
+        reporter.note(note)
+        notes = *notes, note
     return pool, notes
 
 
@@ -188,7 +197,10 @@ def without_dropped_words(pool: ImagePool, words: WordChoice) -> ImagePool:
         pool = without_class_words(pool)
     if not words.drops or pool.attributes is None:
         return pool
-    table = filtered(pool.attributes, min_count=words.min_count, drop=frozenset(words.drop_words))
+    drop = frozenset(words.drop_words)
+    if words.drop_words_in_classes is not None:
+        drop |= words_in_classes(pool, words.drop_words_in_classes).keys()
+    table = filtered(pool.attributes, min_count=words.min_count, drop=drop)
     return pool if table is pool.attributes else dataclasses.replace(pool, attributes=table)
 
 
@@ -208,11 +220,11 @@ def filtered(
     >>> filtered(table, min_count=2).words, filtered(table, drop=frozenset({"sky"})).words
     (('grass',), ('dog', 'grass'))
     """
-    keep = table.images_per_word() >= min_count
+    starts, columns = table.csr()
+    keep = np.bincount(columns, minlength=len(table.words)) >= min_count
     keep &= np.array([word not in drop for word in table.words], dtype=bool)
     if keep.all():
         return table
-    starts, columns = table.csr()
     rows = np.repeat(np.arange(len(table)), np.diff(starts))
     stay = keep[columns]
     return AttributeTable.from_indices(
@@ -242,37 +254,6 @@ def without_class_words(pool: ImagePool) -> ImagePool:
     """
     table = _table_of(pool)
     bits = table.bits.copy()
-    for members, mask in _class_word_bits(pool, table):
-        bits[members] &= ~mask
-    if np.array_equal(bits, table.bits):
-        return pool
-    bits.flags.writeable = False  # or the table would hold a copy
-    return dataclasses.replace(pool, attributes=dataclasses.replace(table, bits=bits))
-
-
-def images_with_class_words(pool: ImagePool) -> BoolArray:
-    """Return bool ``(n_images,)``: which images have a word that names their own class.
-
-    Raises:
-        DataError: the pool has no attributes.
-    """
-    table = _table_of(pool)
-    found = np.zeros(len(pool), bool)
-    for members, mask in _class_word_bits(pool, table):
-        found[members] = (table.bits[members] & mask).any(axis=1)
-    return found
-
-
-def _table_of(pool: ImagePool) -> AttributeTable:
-    if pool.attributes is None:
-        raise DataError("these images have no attributes; give a detector or an attribute table")
-    return pool.attributes
-
-
-def _class_word_bits(
-    pool: ImagePool, table: AttributeTable
-) -> Iterator[tuple[IntArray, UInt8Array]]:
-    """Yield, for each class that some word names, its images and the bits of these words."""
     tokens = [_tokens(word) for word in table.words]
     having: dict[str, list[int]] = {}
     for index, own in enumerate(tokens):
@@ -281,11 +262,47 @@ def _class_word_bits(
     for label, class_name in enumerate(pool.class_names):
         names = class_words(class_name)
         near = {index for name in names for index in having.get(name, ())}
-        named = [index for index in near if _names(tokens[index], names)]
-        if named:
+        if named := [index for index in near if _names(tokens[index], names)]:
             mask = np.zeros(len(table.words), bool)
             mask[named] = True
-            yield pool.members(label), np.packbits(mask, bitorder="little")
+            bits[pool.members(label)] &= ~np.packbits(mask, bitorder="little")
+    if np.array_equal(bits, table.bits):
+        return pool
+    bits.flags.writeable = False  # or the table would hold a copy
+    return dataclasses.replace(pool, attributes=dataclasses.replace(table, bits=bits))
+
+
+def words_in_classes(pool: ImagePool, share: float = _NEARLY_ALL) -> dict[str, int]:
+    """Return the words that most images of at least a share of the classes have.
+
+    Such a word says what all classes are (``bird`` of captions of birds) or what all images show,
+    and not what surrounds the objects of one class.
+
+    Returns:
+        The number of these classes by word, the most first.
+
+    Raises:
+        DataError: the pool has no attributes.
+
+    >>> pool = ImagePool(tuple("abcd"), np.array([0, 0, 1, 1]), ("wren", "gull"))
+    >>> words = [{"bird", "twig"}, {"bird"}, {"bird", "sea"}, {"bird", "twig"}]
+    >>> words_in_classes(pool.with_attributes(AttributeTable.from_words(pool.keys, words)))
+    {'bird': 2}
+    """
+    table = _table_of(pool)
+    classes = np.zeros(len(table.words), np.int64)
+    for members in map(pool.members, range(len(pool.class_names))):
+        images = np.bincount(table.csr(members)[1], minlength=len(table.words))
+        classes += 2 * images > members.size
+    most_first = np.argsort(-classes, kind="stable")
+    found = most_first[classes[most_first] >= max(1.0, share * len(pool.class_names))]
+    return {table.words[word]: int(classes[word]) for word in found}
+
+
+def _table_of(pool: ImagePool) -> AttributeTable:
+    if pool.attributes is None:
+        raise DataError("these images have no attributes; give a detector or an attribute table")
+    return pool.attributes
 
 
 def class_words(class_name: str) -> frozenset[str]:
@@ -303,20 +320,6 @@ def class_words(class_name: str) -> frozenset[str]:
     """
     tokens = _tokens(class_name)
     return frozenset().union([" ".join(tokens)] if tokens else [], *map(_singulars, tokens))
-
-
-def names_class(word: str, class_name: str) -> bool:
-    """Return whether a word names a class: each of its tokens is one of ``class_words``.
-
-    Singular and plural are equal here. A phrase with words beyond the name does not name the
-    class.
-
-    >>> names_class("golden retrievers", "n02099601 golden_retriever")
-    True
-    >>> names_class("dog bed", "dog")
-    False
-    """
-    return _names(_tokens(word), class_words(class_name))
 
 
 def _names(tokens: Sequence[str], names: frozenset[str]) -> bool:

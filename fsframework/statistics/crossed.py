@@ -44,6 +44,10 @@ class Difference:
     seed_deviation: float | None = None
 
 
+_SEEDS, _TASKS = range(2)
+"""Axes of a cell."""
+
+
 @dataclass(frozen=True)
 class _Part:
     """One independent part of the variance of a mean, and its degrees of freedom."""
@@ -55,24 +59,27 @@ class _Part:
 def crossed(cells: Mapping[tuple[str, str], FloatArray], level: float = 0.95) -> Difference:
     """Estimate a mean over seeds and tasks, or a difference of such means.
 
-    For one cell, ``y_st = mean + seed_s + task_t + rest_st`` with independent random terms. The
-    variance of the mean is estimated by that of the means per task, which holds the share of the
-    tasks and of the rest, plus that of the means per seed less the rest, 0 if that is negative. The
-    interval adds both after each was multiplied by the square of its own quantile of Student's t:
-    the modified large-sample interval of Graybill and Wang (1980, J. Am. Stat. Assoc. 75, 869-873),
-    here for a mean. Cells of equal models, or of equal tasks, are added up before their variance
-    is taken, so that pairing counts; those of others are independent, with Welch's degrees of
-    freedom. A method with a single model adds nothing for seeds: the interval then speaks of these
-    weights, and not of the method trained again.
+    For one cell, ``y_st = mean + seed_s + task_t + rest_st`` with independent random terms. With S
+    seeds and T tasks, the half-width is the root of ``t(S-1)^2 v_seeds / S
+    + t(T-1)^2 max(v_tasks / T - v_rest / (S T), 0)``. Here v_seeds is the variance of the means per
+    seed, v_tasks that of the means per task, v_rest that of the rest, and t the quantile of
+    Student's t (after Banerjee 1960). Both variances of means contain the rest. It is subtracted
+    from the tasks' part, which is known well. Subtracted from the seeds' part, as an unbiased
+    estimate of their variance has it, it makes intervals too short when few seeds happen to lie
+    close together.
+
+    Cells of equal models, or of equal tasks, are added up before their variance is taken, so that
+    pairing counts; those of others are independent. Two methods with equally many seeds have
+    Welch's degrees of freedom. With different numbers each keeps its own quantile: Welch's interval
+    is too short where two seeds next to ten happen to lie close together. A method with a single
+    model adds nothing for seeds: the interval then speaks of these weights, and not of the method
+    trained again.
 
     Caveats: seeds are taken as draws from all seeds, and tasks as draws from all tasks of the same
-    sampler and images. Two seeds give an interval that is wide and still holds the truth less often
-    than it says where seeds vary moderately; no number of seeds covers other hyperparameters or
-    other training data.
-
-    In 2,000 simulated experiments each, with 3, 5 and 10 seeds and from no to large variance
-    between them, it held the mean in 94.5 to 96.7 % of cases and the difference of two methods in
-    94.7 to 97.6 %; with 2 seeds the mean in 92.3 to 96.7 %. See ``benchmarks/seed_coverage.py``.
+    sampler and images. Two seeds give a wide interval, since t(1) is 12.7 at 95 %; where one
+    training in ten collapses, few seeds hold the truth less often than it says. No number of seeds
+    covers other hyperparameters or other training data. ``docs/intervals.md`` has the measured
+    coverage, from ``benchmarks/seed_coverage.py``.
 
     Args:
         cells: what is added up, float64 ``(seeds, tasks)`` each, weighted (1 and -1 for a
@@ -92,19 +99,13 @@ def crossed(cells: Mapping[tuple[str, str], FloatArray], level: float = 0.95) ->
     _check(cells)
     value = float(sum(values.mean() for values in cells.values()))
     n_seeds = min(len(values) for values in cells.values())
-    parts = [_added([_spread(sums) for sums in _sums(cells, by_tasks=True).values()])]
-    between = []
-    for models, sums in _sums(cells, by_tasks=False).items():
-        if sums.size > 1:
-            # What the seeds add to the variance of the mean: that of their means, less the rest.
-            rest = sum(_rest(values) for (own, _), values in cells.items() if own == models)
-            spread = _spread(sums)
-            between.append(_Part(max(spread.variance - rest, 0.0), spread.freedom))
-    deviation = None
-    if n_seeds > 1:
-        deviation = float(np.sqrt(sum(one.variance * (one.freedom + 1) for one in between)))
-    if between:
-        parts.append(_added(between))
+    between = _spreads(cells, _SEEDS)
+    if len({part.freedom for part in between}) == 1:
+        between = [_added(between)]
+    parts = [_added(_spreads(cells, _TASKS, without_rest=True)), *between]
+    own = _spreads(cells, _SEEDS, without_rest=True)
+    between_seeds = sum(one.variance * (one.freedom + 1) for one in own)
+    deviation = float(np.sqrt(between_seeds)) if n_seeds > 1 else None
     half, p = _half_width(parts, level), _p(value, parts)
     varies = any(part.variance > NO_SPREAD**2 for part in parts)
     return Difference(value, value - half, value + half, p, varies, OVER_SEEDS, n_seeds, deviation)
@@ -123,18 +124,24 @@ def _check(cells: Mapping[tuple[str, str], FloatArray]) -> None:
         raise DataError(f"an interval over seeds needs at least 2 tasks, not {fewest}")
 
 
-def _sums(cells: Mapping[tuple[str, str], FloatArray], *, by_tasks: bool) -> dict[str, FloatArray]:
-    """Return the means per task, or per seed, added up where cells share them."""
-    found: dict[str, FloatArray] = {}
+def _spreads(
+    cells: Mapping[tuple[str, str], FloatArray], axis: int, *, without_rest: bool = False
+) -> list[_Part]:
+    """Return the variance of the mean over each method's seeds, or over each set of tasks.
+
+    Cells of equal models, or of equal tasks, are added up first. A single model has no variance.
+    """
+    sums: dict[str, FloatArray] = {}
+    rest: dict[str, float] = {}
     for names, values in cells.items():
-        name, means = names[by_tasks], values.mean(axis=0 if by_tasks else 1)
-        found[name] = found[name] + means if name in found else means
-    return found
-
-
-def _spread(sums: FloatArray) -> _Part:
-    """Return the variance of the mean of independent values."""
-    return _Part(float(sums.var(ddof=1)) / sums.size, sums.size - 1.0)
+        name, means = names[axis], values.mean(axis=1 - axis)
+        sums[name] = sums[name] + means if name in sums else means
+        rest[name] = rest.get(name, 0.0) + _rest(values) * without_rest
+    return [
+        _Part(max(float(one.var(ddof=1)) / one.size - rest[name], 0.0), one.size - 1.0)
+        for name, one in sums.items()
+        if one.size > 1
+    ]
 
 
 def _added(parts: Sequence[_Part]) -> _Part:
@@ -149,9 +156,8 @@ def _rest(values: FloatArray) -> float:
     """Return what the rest, neither of seed nor of task, adds to the variance of the mean."""
     seeds, tasks = values.shape
     rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
-    total = float(np.square(rest).sum())
-    count: int = (seeds - 1) * (tasks - 1) * rest.size
-    return total / count
+    freedom = max(seeds - 1, 1) * (tasks - 1)  # a single model leaves a rest of 0
+    return float(np.square(rest).sum()) / freedom / rest.size
 
 
 def _half_width(parts: Sequence[_Part], level: float) -> float:
@@ -168,5 +174,4 @@ def _p(value: float, parts: Sequence[_Part]) -> float:
         return least
     if value == 0:
         return 1.0
-    found: float = optimize.brentq(lambda p: _half_width(parts, 1 - p) - abs(value), least, 1.0)
-    return found
+    return float(optimize.brentq(lambda p: _half_width(parts, 1 - p) - abs(value), least, 1.0))

@@ -12,8 +12,16 @@ import numpy.typing as npt
 from fsframework.errors import DataError
 from fsframework.interfaces.statistic import Statistic
 from fsframework.testing._suite import Make, Suite, require
-from fsframework.testing.toys import toy_outcomes
-from fsframework.values import AccuracyOutcomes, Outcomes
+from fsframework.testing.toys import toy_outcomes, toy_pool
+from fsframework.values import (
+    AccuracyOutcomes,
+    ArmOutcomes,
+    Arms,
+    Contrast,
+    Estimate,
+    Outcomes,
+    TaskSet,
+)
 
 suite = Suite(Statistic)
 
@@ -208,6 +216,34 @@ def check_without_predictions(make: Make) -> None:
         np.shape(values) == (3,) and np.isfinite(values).all(),
         f"three tasks must give three finite numbers or a DataError, not {values}",
     )
+
+
+@suite.check(after=[check_one_number_a_task])
+def check_notes(make: Make) -> None:
+    """``notes`` returns a list of sentences, also where one arm is answered much worse."""
+    pool, rng = toy_pool(), np.random.default_rng(0)
+    found = {}
+    for arm, accuracy in (("control", 0.8), ("tested", 0.3)):
+        classes = np.array([rng.choice(12, 5, replace=False) for _ in range(_TASKS)])
+        images = classes[:, :, None] * 80 + rng.permutation(80)[: _QUERIES + 1]
+        tasks = TaskSet.of(
+            pool, classes, images[..., :1], images[..., 1:], sampler=arm, options={}, seed=0
+        )
+        found[arm] = tasks, Outcomes.of(tasks, _outcomes(accuracy=accuracy).predictions)
+    arms = Arms({arm: tasks for arm, (tasks, _) in found.items()}, Contrast("control", "tested"))
+    outcomes = ArmOutcomes({arm: one for arm, (_, one) in found.items()}, arms)
+    statistic = make()
+    first, second = (statistic.per_task(one).mean() for one in outcomes.values())
+    value = float(first - second)
+    gap = Estimate(
+        *("toy", value, value - 0.02, value + 0.02, 0.95, "closed", False, "student-t"),
+        n_tasks=_TASKS,
+        n_images=len(pool),
+        arms=tuple(arms),
+    )
+    notes = statistic.notes(outcomes, gap)
+    plain = isinstance(notes, list) and all(isinstance(note, str) and note for note in notes)
+    require(plain, f"it must be a list of non-empty strings, not {notes!r}")
 
 
 @suite.answers(after=[check_one_number_a_task, check_no_memory])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -147,11 +147,6 @@ class AttributeTable:
     def __len__(self) -> int:
         return len(self.keys)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the bit matrix."""
-        return self.bits.nbytes
-
     @cached_property
     def fingerprint(self) -> str:
         """Digest of keys, words and bits, without provenance and captions."""
@@ -169,22 +164,7 @@ class AttributeTable:
 
     def words_per_image(self) -> IntArray:
         """Return int64 ``(n_images,)``: how many words each image has."""
-        counts = np.zeros(len(self), np.int64)
-        for rows in self._blocks():
-            counts[rows] = np.bitwise_count(self.bits[rows]).sum(axis=1, dtype=np.int64)
-        return counts
-
-    def images_per_word(self) -> IntArray:
-        """Return int64 ``(n_words,)``: how many images have each word."""
-        counts = np.zeros(len(self.words), np.int64)
-        for rows in self._blocks():
-            counts += self.rows(np.arange(len(self))[rows]).sum(axis=0)
-        return counts
-
-    def _blocks(self) -> Iterator[slice]:
-        """Yield runs of images whose bits, unpacked, take about 16 MiB."""
-        size = max(1, (1 << 21) // max(1, self.bits.shape[1]))
-        return (slice(start, start + size) for start in range(0, len(self), size))
+        return np.diff(self.csr()[0])
 
     def words_of(self, image: int) -> tuple[str, ...]:
         """Return the words of one image, sorted."""

@@ -18,7 +18,7 @@ import fsframework as fsf
 from fsf_samplers import RandomSampler
 from fsframework.errors import FsfError, OptionError, RecordError
 from fsframework.interfaces import Control, FewShotMethod, Statistic
-from fsframework.values import FloatArray, Outcomes
+from fsframework.values import ArmOutcomes, Estimate, FloatArray, Outcomes
 from tests.conftest import Fsf
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -167,6 +167,9 @@ class Worst(Statistic):
     def per_task(self, outcomes: Outcomes) -> FloatArray:
         return self.scale * (1 - outcomes.class_accuracy.min(axis=1))
 
+    def notes(self, outcomes: ArmOutcomes, gap: Estimate) -> list[str]:
+        return [f"{len(outcomes.arms)} arms make {gap}"]
+
 
 def test_statistics_take_options() -> None:
     run = fsf.run(method="ncc", statistics=["acc", {"name": Worst, "scale": 0.5}], **SMALL)
@@ -176,6 +179,7 @@ def test_statistics_take_options() -> None:
     gap = run.estimates["worst-gap"]
     assert gap.value == pytest.approx(run.estimates["worst-biased"].value - half.value)
     assert run.record.label(gap) == "Worst error gap = Worst error-A − Worst error-R"
+    assert f"2 arms make {gap}" in run.record.notes
 
 
 class Twice(RandomSampler):
@@ -217,7 +221,7 @@ def test_runs_are_rows_and_can_be_opened_by_name(tmp_path: Path) -> None:
     assert "<td>mine</td>" in found._repr_html_()
     # Each value shows itself as a table, or in a line.
     assert "wacc-gap" in repr(run.estimates)
-    assert run._repr_html_().count("<tr>") == 7
+    assert run._repr_html_().count("<tr>") == 1 + len(run.estimates)
     assert repr(run.tasks["random"]).startswith("<TaskSet: 30 random tasks, 5-way 1-shot")
     with pytest.raises(OptionError, match="holds another run; choose another name"):
         fsf.run(method="protonet", name="mine", **SMALL)

@@ -80,6 +80,13 @@ class Overconfident(Spread):
         return mean + 0.01, mean + 0.02
 
 
+class Muttering(Spread):
+    """A sentence instead of a list of sentences."""
+
+    def notes(self, outcomes, gap):
+        return f"the gap is {gap}"
+
+
 class Squeezed(Spread):
     """A number instead of an array for one task."""
 
@@ -164,6 +171,7 @@ BROKEN = {
     "check_outcomes_unchanged": Destructive,
     "check_no_memory": Remembering,
     "check_without_predictions": Peeping,
+    "check_notes": Muttering,
     "check_fresh_process": Hashed,
 }
 

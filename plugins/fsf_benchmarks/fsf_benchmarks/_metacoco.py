@@ -1,14 +1,14 @@
-"""MetaCoCo's tables: 3,000 tasks of its test classes, with the printed values.
+"""MetaCoCo's tables and figures: 3,000 tasks of its test classes, with the printed values.
 
 Source: Zhang et al. 2024, "MetaCoCo: A New Few-Shot Classification Benchmark with Spurious
-Correlation", section 5.1 and Tables 2, 3 and 7.
+Correlation", sections 5.1 and 5.3, Tables 1-5 and 7, Figures 4 and 5.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fsf_benchmarks._labels import recipe_for
+from fsf_benchmarks._metacoco_counts import COUNTED, counted
+from fsf_benchmarks._metacoco_figures import FIGURES, drawn, shapes
 from fsf_benchmarks._published import number_in, rows_of
 from fsf_benchmarks._sentences import beside_printed
 from fsf_benchmarks.interfaces import (
@@ -28,7 +30,7 @@ from fsf_benchmarks.interfaces import (
     PrintedValue,
     Selection,
 )
-from fsf_reports.values import Entry, Quantity, TableDeclaration
+from fsf_reports.values import Entry, FigureDeclaration, Quantity, TableDeclaration
 from fsframework.errors import DataError, InfeasibleTask, OptionError
 from fsframework.values import Estimate, footnotes
 
@@ -149,6 +151,8 @@ _TITLES = {
     "3": "Acc in percent, 5-way: cross-domain and spurious-correlation methods",
     "7": "Acc in percent, 10-way: backbones from shallow to deep",
     "Not printed": "Acc in percent, 5-way: methods not printed with this backbone",
+    "Figure 4": "Acc in percent by backbone",
+    "Figure 5": "Acc in percent by ways and by shots of the tasks",
 }
 _FURTHER, _FURTHER_WAYS = "Not printed", 5
 
@@ -219,27 +223,38 @@ def printed_similarities() -> Mapping[str, float]:
 
 
 class MetaCoCo(Benchmark):
-    """Accuracy of methods and backbones on MetaCoCo's test classes (Tables 2, 3 and 7).
+    """Accuracy of methods and backbones on MetaCoCo's test classes (Tables 1-5, 7, Figures 4, 5).
 
     Each row is measured with its printed backbone on 3,000 random tasks: 5-way in Tables 2 and 3,
-    10-way in Table 7. Rows of methods that are not installed show only the printed values. Source:
-    Zhang et al. 2024, section 5.1.
+    10-way in Table 7. Rows of methods that are not installed show only the printed values. Figure 4
+    compares backbones, Figure 5 ways and shots. Tables 1, 4 and 5 count images and run nothing.
+    Source: Zhang et al. 2024, sections 5.1 and 5.3, appendix B.
 
     Args:
-        only: tables to measure, from 2, 3 and 7; empty for all.
+        only: what to make, from 1, 2, 3, 4, 5, 7, figure-4 and figure-5; empty for 2, 3 and 7.
+        ways: of the tasks of Figure 5, in which the number of ways varies.
 
     Raises:
-        OptionError: ``only`` contains another table.
+        OptionError: ``only`` contains another table, or a number of ways is below 2.
     """
 
     axes: ClassVar[tuple[str, ...]] = ("dataset", "method", "backbone", "shot")
     reserved: ClassVar[tuple[str, ...]] = ("sampler.n_way",)
 
-    def __init__(self, *, only: tuple[str, ...] = ()) -> None:
-        for table in only:
-            if table not in TABLES:
-                raise OptionError(f"only: must be among {', '.join(TABLES)}, not {table!r}")
+    def __init__(
+        self, *, only: tuple[str, ...] = (), ways: tuple[int, ...] = (5, 10, 15, 20)
+    ) -> None:
+        known = (*sorted((*TABLES, *COUNTED)), *FIGURES)
+        for part in only:
+            if part not in known:
+                raise OptionError(f"only: must be among {', '.join(known)}, not {part!r}")
+        if not ways or min(ways) < 2:
+            raise OptionError(f"ways: must be numbers of at least 2, not {ways}")
         self.only = only
+        self.ways = ways
+        self._tables = tuple(part for part in only or TABLES if part in TABLES)
+        self._figures = tuple(name for part, name in FIGURES.items() if part in only)
+        self._counts = tuple(part for part in only if part in COUNTED)
 
     def check(self, selection: Selection) -> None:
         """Draw a task of every shape, unless the user names another sampler.
@@ -271,7 +286,7 @@ class MetaCoCo(Benchmark):
     def experiments(self, selection: Selection) -> list[ExperimentDescription]:
         """Describe the printed rows asked for, and methods and backbones that no table prints."""
         found = list(self._slots(selection))
-        if found:
+        if found or (self._counts and not (self._tables or self._figures)):
             return found
         if rows := list(self._rows(selection)):
             reasons = "; ".join(dict.fromkeys(reason for *_, reason in rows if reason))
@@ -282,20 +297,25 @@ class MetaCoCo(Benchmark):
         raise OptionError(f"no row of the tables asked for has these methods and backbones{there}")
 
     def _rows(self, selection: Selection) -> Iterator[tuple[PrintedRow, str, str, str]]:
-        return _rows(selection, self.only)
+        return _rows(selection, self._tables) if self._tables else iter(())
 
     def _slots(self, selection: Selection) -> Iterator[ExperimentDescription]:
         shots = selection.shots or _SHOTS
         for row, method, backbone, reason in self._rows(selection):
             for shot in () if reason else shots:
-                yield _described(selection, row.table, method, backbone, shot)
+                shape = TABLES[row.table], shot
+                yield _described(selection, row.table, method, backbone, shape)
+        for name in self._figures:
+            for method, backbone, *shape in shapes(name, selection, self.ways):
+                yield _described(selection, name, method, backbone, shape)
         printed = {(row.method, row.backbone) for row in printed_rows()}
-        for method in selection.methods:
+        for method in selection.methods if self._tables else ():
             usual = () if method in METHODS else ("resnet12",)
             for backbone in selection.backbones or usual:
                 if (METHODS.get(method), BACKBONES.get(backbone)) not in printed:
                     for shot in shots:
-                        yield _described(selection, _FURTHER, method, backbone, shot)
+                        shape = _FURTHER_WAYS, shot
+                        yield _described(selection, _FURTHER, method, backbone, shape)
 
     def answer(self, results: BenchmarkResults, tables: Sequence[TableDeclaration]) -> Answer:
         """Compare the methods on equal tasks by accuracy."""
@@ -324,7 +344,9 @@ class MetaCoCo(Benchmark):
         for result in results.where(table=_FURTHER):
             facts = _facts(selection, _FURTHER, _spelt(result.tags), result.tags["shot"])
             entries.setdefault(_FURTHER, []).append(_entry(facts, result, None))
-        return [
+        for name in self._figures:
+            entries[name] = [_of_figure(selection, one) for one in results.where(table=name)]
+        measured = [
             TableDeclaration(
                 f"Table {table}" if table in TABLES else table,
                 _TITLES[table],
@@ -335,6 +357,22 @@ class MetaCoCo(Benchmark):
             )
             for table, found in entries.items()
         ]
+        return [*self._counted(selection), *measured]
+
+    def _counted(self, selection: Selection) -> Iterator[TableDeclaration]:
+        name = _dataset(selection)
+        for table in self._counts:
+            printed_as = SIMILARITIES.get(name.partition(":")[0], "")
+            yield counted(table, selection.open_dataset(name), name, printed_as)
+
+    def figures(self, results: BenchmarkResults) -> list[FigureDeclaration]:
+        """Declare Figures 4 and 5, if they were asked for."""
+
+        def measured(result: ExperimentResult) -> Quantity | None:
+            estimate = _accuracy(result)
+            return None if estimate is None else Quantity.of(estimate)
+
+        return [drawn(name, results.where(table=name), _spelt, measured) for name in self._figures]
 
     def printed(self, cell: Cell) -> Iterator[PrintedValue]:
         """Yield the accuracies of Tables 2, 3 and 7 for a cell."""
@@ -380,9 +418,9 @@ def _rows(
 
 
 def _described(
-    selection: Selection, table: str, method: str, backbone: str, shot: int
+    selection: Selection, table: str, method: str, backbone: str, shape: Sequence[int]
 ) -> ExperimentDescription:
-    way = TABLES.get(table, _FURTHER_WAYS)
+    way, shot = shape
     dataset = _dataset(selection)
     tags = {
         "table": table,
@@ -415,6 +453,15 @@ def _facts(selection: Selection, table: str, head: tuple[str, str], shot: int) -
         "way": TABLES.get(table, _FURTHER_WAYS),
         "shot": shot,
     }
+
+
+def _of_figure(selection: Selection, result: ExperimentResult) -> Entry:
+    """Return a value of a figure, beside what a table prints for the same cell."""
+    head, way, shot = _spelt(result.tags), result.tags["way"], result.tags["shot"]
+    facts = {**_facts(selection, "", head, shot), "way": way}
+    rows = (r for r in printed_rows() if (r.method, r.backbone, TABLES[r.table]) == (*head, way))
+    printed = next((row.values[shot] for row in rows if shot in row.values), None)
+    return replace(_entry(facts, result, printed), column=f"{way}-way {shot}-shot")
 
 
 _KNOWN_OF_RUNS = ("run", "scope", "estimator", "level", "n_tasks", "n_images", "repeats")
@@ -489,6 +536,11 @@ def _notes(results: BenchmarkResults, table: str) -> Iterator[str]:
         yield (
             f"Table 3 names no backbone; measured with {_UNSAID_BACKBONE}, which section 5.1 "
             "states for the cross-domain methods"
+        )
+    if table in FIGURES.values():
+        yield (
+            "the figure prints no numbers; printed values are those of Tables 2, 3 and 7 for the "
+            "same cells. The paper names neither its methods nor, for Figure 5, the ways and shots"
         )
     estimates = [e for result in results if (e := _accuracy(result)) is not None]
     for level, scope in dict.fromkeys((100 * e.level, e.scope) for e in estimates):

@@ -1,22 +1,20 @@
 """Open and paired intervals: few queries, tasks that share no image.
 
 Source: Lafargue, Smith, Vermet, Löwe, Reid, Gripon and Chabot 2024, "Oops, I Sampled it Again:
-Reinterpreting Confidence Intervals in Few-Shot Learning", section 5 and Table 4: frozen feature
-extractors with nearest class centroid (NCC), logistic regression (LR) and fine-tuning (FT), at 1,
-5 and 10 shots with 1, 5 and 7 queries per class, compared in pairs on the same tasks without
-replacement.
+Reinterpreting Confidence Intervals in Few-Shot Learning", Tables 1-6 and Figures 1-6: frozen
+feature extractors with nearest class centroid (NCC), logistic regression (LR) and fine-tuning (FT),
+at 1, 5 and 10 shots with 1, 5 and 7 queries per class, compared in pairs on the same tasks without
+replacement (section 5); and the experiments before it, with 15 queries and with other numbers.
 """
 
 from __future__ import annotations
 
-import csv
-import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from fsf_benchmarks._labels import check_distinct, spelt_label
 from fsf_benchmarks._models import frozen_backbone, loaded_model
@@ -29,15 +27,28 @@ from fsf_benchmarks.interfaces import (
     Labelled,
     Selection,
 )
-from fsf_reports.values import Entry, Quantity, TableDeclaration
+from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.values import Estimate, TaskSet, footnotes
+from fsframework.values import TaskSet
 
 if TYPE_CHECKING:
-    from fsframework.statistics.comparison import MeasureComparison
     from fsframework.values import ImagePool
 
-__all__ = ["METHODS", "QUERIES", "OpenIntervals", "printed_differences"]
+__all__ = [
+    "BASELINE_METHOD",
+    "CLOSED",
+    "DATASETS",
+    "METHODS",
+    "OPEN",
+    "PARTS",
+    "QUERIES",
+    "OpenIntervals",
+    "Setting",
+    "called",
+    "datasets_of",
+    "methods_of",
+    "pool_of",
+]
 
 QUERIES: Mapping[int, int] = MappingProxyType({1: 1, 5: 5, 10: 7})
 """Queries per class by shots: the numbers at which the paper finds its intervals shortest."""
@@ -51,58 +62,92 @@ DATASETS = (
 )
 """The paper's data sets, in its spelling."""
 
+PARTS = ("1", "2", "3", "4", "figure-1", "figure-2", "figure-3", "figure-4", "figure-6")
+"""What can be made; ``4`` is Table 4, 5 or 6, by its baseline, and ``figure-4`` also Figure 5."""
+
+BASELINE_METHOD = "finetune"
+"""The method that the others are compared with."""
+
 _EMBEDDED, _BACKBONE, _TRAINED_BY = "planted", "conv64f", "baseline"
-_BASELINE_METHOD = "finetune"
-_SETTING = tuple[str, int]
-"""Label of a data set and number of shots."""
+_WAY, _SHOT, _USUAL_QUERIES, _CLOSED_TASKS = 5, 5, 15, 600
+_LEAST_TASKS = 3
+_CURVE = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100)
 
 
-@functools.cache
-def printed_differences() -> Mapping[tuple[str, int, str, str], Quantity]:
-    """Return the values of the paper's Table 4 by data set, shot, baseline and method.
+OPEN, CLOSED = "without replacement", "with replacement"
+"""How tasks are drawn; intervals over tasks without replacement are open."""
 
-    Each is the baseline's accuracy minus the method's, in points, with the half-width of its
-    paired 95 % interval.
+
+class Setting(NamedTuple):
+    """A kind of tasks of a data set.
+
+    Args:
+        dataset: its label.
+        shot: support images per class; ``queries`` queries per class.
+        drawn: ``OPEN`` or ``CLOSED``.
     """
-    path = files("fsf_benchmarks") / "data" / "ci_table_4.csv"
-    with path.open(encoding="utf-8") as file:
-        return MappingProxyType(
-            {
-                (r["dataset"], int(r["shot"]), r["baseline"], r["compared_with"]): Quantity.around(
-                    float(r["difference_percent"]), float(r["ci95_half_width"])
-                )
-                for r in csv.DictReader(file)
-            }
-        )
+
+    dataset: str
+    shot: int
+    queries: int
+    drawn: str = OPEN
+
+    @classmethod
+    def of(cls, result: ExperimentResult) -> Self:
+        """Return the setting of an evaluation."""
+        return cls(*(result.tags[field] for field in cls._fields))
 
 
 class OpenIntervals(Benchmark):
-    """Paired differences of methods on tasks that share no image (Lafargue et al. 2024, Table 4).
+    """Paired differences of methods on tasks that share no image (Lafargue et al. 2024).
 
     The intervals are about the data's distribution. All methods answer the same tasks, so the
     intervals of their differences are narrow. Without models, one is first trained on the training
-    split of each data set.
+    split of each data set. Tables 4, 5 and 6 differ in their baseline.
 
     Args:
+        only: what to make, from 1, 2, 3, 4, figure-1, figure-2, figure-3, figure-4 and figure-6;
+            empty for 4. Figures 2 and 3 are simulated and run nothing.
         baseline: what the others are compared with, such as ``conv64f FT``; ``None`` for the first
             model with fine-tuning, as in the paper, or with the last method asked for.
         tasks_dir: folder of task files to publish with results: existing files are evaluated,
             missing ones are drawn and written, with the image keys in a JSONL file.
+        trials: draws of the tasks over which Figure 4 averages.
+
+    Raises:
+        OptionError: ``only`` has another name, or there is no trial.
     """
 
     axes: ClassVar[tuple[str, ...]] = ("dataset", "model", "method", "shot")
     reserved: ClassVar[tuple[str, ...]] = ("tasks", "sampler", "backbone")
     one_model = True
 
-    def __init__(self, *, baseline: str | None = None, tasks_dir: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        only: tuple[str, ...] = (),
+        baseline: str | None = None,
+        tasks_dir: Path | None = None,
+        trials: int = 3,
+    ) -> None:
+        for part in only:
+            if part not in PARTS:
+                raise OptionError(f"only: must be among {', '.join(PARTS)}, not {part!r}")
+        if trials < 1:
+            raise OptionError(f"trials must be at least 1, not {trials}")
+        self.only = only
+        self.parts = only or ("4",)
         self.baseline = baseline
         self.tasks_dir = tasks_dir
+        self.trials = trials
 
     def experiments(self, selection: Selection) -> Iterator[ExperimentDescription]:
         """Describe the training of one feature extractor per data set, or all evaluations."""
         check_distinct(selection)
         self._compared_with(selection)
         self._shots(selection)
+        if set(self.parts) <= {"figure-2", "figure-3"}:
+            return
         if selection.models:
             extractors = {}
             for model in selection.models:
@@ -115,26 +160,26 @@ class OpenIntervals(Benchmark):
                         f"{argument('model')}: two models are called {label}; name one LABEL=RUN"
                     )
                 extractors[label] = frozen_backbone(tree, run.record.seen_size, run.folder)
-            for data in _datasets(selection):
+            for data in datasets_of(selection):
                 yield from self._evaluations(selection, data, extractors)
             return
-        for data in _datasets(selection):
+        for data in datasets_of(selection):
             yield ExperimentDescription(
-                f"training of {_BACKBONE} on {_called(data)} with {_TRAINED_BY}",
+                f"training of {_BACKBONE} on {called(data)} with {_TRAINED_BY}",
                 {
                     "dataset": data.value,
                     "sampler": "random",
                     "method": _TRAINED_BY,
                     "backbone": _BACKBONE,
                 },
-                tags={"role": "training", "dataset": _called(data), "method": _TRAINED_BY},
+                tags={"role": "training", "dataset": called(data), "method": _TRAINED_BY},
             )
 
     def further_experiments(self, results: BenchmarkResults) -> Iterator[ExperimentDescription]:
         """Describe the evaluations with the feature extractors that were trained."""
         selection = results.selection
-        for data in _datasets(selection):
-            for result in results.where(role="training", dataset=_called(data)):
+        for data in datasets_of(selection):
+            for result in results.where(role="training", dataset=called(data)):
                 if result.folder is None:
                     raise DataError(
                         f"{result.description.name}: {result.reason}; name a run with "
@@ -150,24 +195,53 @@ class OpenIntervals(Benchmark):
         data: Labelled,
         extractors: Mapping[str, Mapping[str, Any]],
     ) -> Iterator[ExperimentDescription]:
+        for setting in self._settings(selection, called(data)):
+            tasks = self._tasks(selection, data, setting)
+            for label, method in itertools.product(extractors, methods_of(selection)):
+                arguments = {**extractors[label], **tasks, "dataset": data.value, "method": method}
+                yield _described("evaluation", setting, label, arguments)
+        if "figure-4" in self.parts:
+            yield from self._curve(selection, data, extractors)
+
+    def _settings(self, selection: Selection, called: str) -> Iterator[Setting]:
+        """Yield the kinds of tasks that the tables and figures compare methods on, each once."""
+        found = []
+        shots = self._shots(selection)
+        if {"4", "figure-6"} & set(self.parts):
+            found += [Setting(called, shot, QUERIES[shot]) for shot in shots]
+        if "figure-6" in self.parts:
+            found += [Setting(called, shot, _USUAL_QUERIES) for shot in shots]
+        usual = [Setting(called, shot, _USUAL_QUERIES) for shot in selection.shots or (_SHOT,)]
+        if {"1", "2", "3", "figure-1"} & set(self.parts):
+            found += usual
+        if {"1", "2"} & set(self.parts):
+            found += [one._replace(drawn=CLOSED) for one in usual]
+        yield from dict.fromkeys(found)
+
+    def _curve(
+        self,
+        selection: Selection,
+        data: Labelled,
+        extractors: Mapping[str, Mapping[str, Any]],
+    ) -> Iterator[ExperimentDescription]:
+        """Describe the evaluations with ever more queries, as far as the data allow."""
+        from fsf_statistics import TaskSupply
+
+        sizes = tuple(map(int, pool_of(selection, data).class_sizes))
+        n_way = int(selection.options.get("sampler", {}).get("n_way", _WAY))
+        seed = int(selection.options.get("task_seed", 0))
+        methods = selection.methods or methods_of(selection)[:1]
         for shot in self._shots(selection):
-            tasks = self._tasks(selection, data, shot)
-            for (label, arguments), method in itertools.product(
-                extractors.items(), _methods(selection)
+            supply = TaskSupply(sizes, n_way, shot)
+            feasible = [q for q in _CURVE if supply.most_tasks(q) >= _LEAST_TASKS]
+            for queries, label, method, trial in itertools.product(
+                feasible, extractors, methods, range(self.trials)
             ):
-                contestant = f"{label} {METHODS.get(method, method)}"
-                queries = QUERIES[shot]
-                yield ExperimentDescription(
-                    f"{contestant}, {_called(data)}, {shot}-shot, {queries} queries",
-                    {**arguments, **tasks, "dataset": data.value, "method": method},
-                    tags={
-                        "role": "evaluation",
-                        "dataset": _called(data),
-                        "method": method,
-                        "shot": shot,
-                        "contestant": contestant,
-                    },
-                )
+                sampler = {"name": "depleting", "n_shot": shot, "n_query": queries}
+                tasks = {"sampler": sampler, "tasks": "all", "task_seed": seed + trial}
+                arguments = {**extractors[label], **tasks, "dataset": data.value, "method": method}
+                setting = Setting(called(data), shot, queries)
+                yield _described("curve", setting, label, arguments, trial=trial)
 
     def _shots(self, selection: Selection) -> tuple[int, ...]:
         for shot in selection.shots:
@@ -179,32 +253,35 @@ class OpenIntervals(Benchmark):
     def _compared_with(self, selection: Selection) -> str:
         """Return the contestant that the others are compared with."""
         labels = [m.label or _backbone_of(m) for m in selection.models] or [_BACKBONE]
-        methods = _methods(selection)
+        methods = methods_of(selection)
         known = [f"{lab} {METHODS.get(m, m)}" for lab, m in itertools.product(labels, methods)]
-        last = _BASELINE_METHOD if _BASELINE_METHOD in methods else methods[-1]
+        last = BASELINE_METHOD if BASELINE_METHOD in methods else methods[-1]
         chosen = self.baseline or known[methods.index(last)]
         if chosen not in known:
             hint = close_matches(chosen, known)
             raise OptionError(f"baseline {chosen!r}{hint}: must be one of {', '.join(known)}")
         return chosen
 
-    def _tasks(self, selection: Selection, data: Labelled, shot: int) -> dict[str, Any]:
+    def _tasks(self, selection: Selection, data: Labelled, setting: Setting) -> dict[str, Any]:
         """Return arguments that select the tasks to evaluate.
 
         A task file in ``tasks_dir`` takes precedence; a missing one is taken from the published
-        files, or drawn, and written there.
+        files, or drawn, and written there. Tasks with replacement are drawn in each run.
         """
         from fsf_tools import export_jsonl
         from fsframework.api.data import draw
 
-        shape = {"name": "depleting", "n_shot": shot, "n_query": QUERIES[shot]}
-        stem = f"{_called(data)}-{shot}-shot".replace(" ", "-").replace("/", "-")
+        shape = {"n_shot": setting.shot, "n_query": setting.queries}
+        if setting.drawn == CLOSED:
+            return {"sampler": {"name": "random", **shape}, "tasks": _CLOSED_TASKS}
+        shape = {"name": "depleting", **shape}
+        stem = f"{setting.dataset}-{setting.shot}-shot".replace(" ", "-").replace("/", "-")
+        if setting.queries != QUERIES.get(setting.shot):
+            stem += f"-{setting.queries}-queries"
         folder = self.tasks_dir
         if folder is not None and (folder / f"{stem}.safetensors").exists():
             return {"task_file": str(folder / f"{stem}.safetensors")}
-        dataset = selection.open_dataset(data.value)
-        split = selection.options.get("split") or ("test" if "test" in dataset.splits else "all")
-        pool, seed = dataset.pool(split), int(selection.options.get("task_seed", 0))
+        pool, seed = pool_of(selection, data), int(selection.options.get("task_seed", 0))
         published = _published(stem, pool, seed)
         if folder is None:
             if published is not None:
@@ -222,21 +299,49 @@ class OpenIntervals(Benchmark):
 
     def answer(self, results: BenchmarkResults, tables: Sequence[TableDeclaration]) -> Answer:
         """Compare the methods on each set of tasks, and count what pairing concludes."""
+        from fsf_benchmarks._interval_tables import compared, conclusions
+
         del tables
         found = results.where(role="evaluation")
-        compared = _compared(found, self._compared_with(results.selection))
+        baseline = self._compared_with(results.selection)
         names = {
             "method": lambda result: result.tags["contestant"],
             "data set": lambda result: result.tags["dataset"],
             "shot": lambda result: result.tags["shot"],
+            "queries": lambda result: result.tags["queries"],
+            "tasks": lambda result: result.tags["drawn"],
         }
-        return Answer.comparing(found, names, "acc", _conclusions(compared))
+        best = found.where(drawn=OPEN) if "4" in self.parts else ()
+        said = conclusions(compared(best, baseline))
+        return Answer.comparing(found, names, "acc", said)
 
     def tables(self, results: BenchmarkResults) -> list[TableDeclaration]:
-        """Declare the accuracies, and the differences from the baseline."""
-        found = results.where(role="evaluation")
+        """Declare the accuracies and the differences from the baseline, or what was asked for."""
+        from fsf_benchmarks._interval_gaussians import gaussian_tables
+        from fsf_benchmarks._interval_tables import TABLES
+
         baseline = self._compared_with(results.selection)
-        return [_accuracies(found), _differences(found, _compared(found, baseline), baseline)]
+        found = []
+        for part in self.parts:
+            if part in TABLES:
+                found += TABLES[part](results, baseline)
+            elif part in ("figure-2", "figure-3"):
+                found.append(gaussian_tables(part))
+        return found
+
+    def figures(self, results: BenchmarkResults) -> list[FigureDeclaration]:
+        """Declare the figures that were asked for."""
+        from fsf_benchmarks._interval_figures import FIGURES
+        from fsf_benchmarks._interval_gaussians import gaussian_figures
+
+        baseline = self._compared_with(results.selection)
+        found: list[FigureDeclaration] = []
+        for part in self.parts:
+            if part in FIGURES:
+                found += FIGURES[part](results, baseline)
+            elif part in ("figure-2", "figure-3"):
+                found += gaussian_figures(part)
+        return found
 
 
 def _backbone_of(model: Labelled) -> str:
@@ -245,17 +350,39 @@ def _backbone_of(model: Labelled) -> str:
     return record.backbone.name
 
 
-def _methods(selection: Selection) -> tuple[str, ...]:
+def methods_of(selection: Selection) -> tuple[str, ...]:
+    """Return the methods that are compared."""
     return selection.methods or tuple(METHODS)
 
 
-def _datasets(selection: Selection) -> tuple[Labelled, ...]:
+def datasets_of(selection: Selection) -> tuple[Labelled, ...]:
+    """Return the data sets asked for, by default the embedded one."""
     return selection.datasets or (Labelled(_EMBEDDED),)
 
 
-def _called(data: Labelled) -> str:
+def called(data: Labelled) -> str:
     """Return the label, in the paper's spelling if it has it, or the name without a label."""
     return spelt_label(data, DATASETS) or data.called
+
+
+def pool_of(selection: Selection, data: Labelled) -> ImagePool:
+    """Return the images that the tasks of a data set are drawn from."""
+    dataset = selection.open_dataset(data.value)
+    split = selection.options.get("split") or ("test" if "test" in dataset.splits else "all")
+    return dataset.pool(split)
+
+
+def _described(
+    role: str, setting: Setting, label: str, arguments: Mapping[str, Any], **tags: Any
+) -> ExperimentDescription:
+    """Describe the evaluation of a method on the feature extractor of a label."""
+    method = arguments["method"]
+    contestant = f"{label} {METHODS.get(method, method)}"
+    told = f"{setting.dataset}, {setting.shot}-shot, {setting.queries} queries"
+    told += f", {CLOSED}" if setting.drawn == CLOSED else ""
+    told += "".join(f", {name} {value + 1}" for name, value in tags.items())
+    own = {"role": role, **setting._asdict(), "method": method, "contestant": contestant}
+    return ExperimentDescription(f"{contestant}, {told}", arguments, tags={**own, **tags})
 
 
 def _published(stem: str, pool: ImagePool, seed: int) -> Path | None:
@@ -265,134 +392,3 @@ def _published(stem: str, pool: ImagePool, seed: int) -> Path | None:
         return None
     tasks = TaskSet.load(path)
     return path if (tasks.key_digest, tasks.seed) == (pool.key_digest, seed) else None
-
-
-def _setting(result: ExperimentResult) -> _SETTING:
-    return result.tags["dataset"], result.tags["shot"]
-
-
-def _accuracy(result: ExperimentResult) -> Estimate | None:
-    """Return the accuracy in the only arm there is."""
-    return next((e for e in result.estimates.values() if e.statistic == "acc"), None)
-
-
-def _compared(
-    results: Sequence[ExperimentResult], baseline: str
-) -> dict[_SETTING, MeasureComparison]:
-    """Compare the contestants of each set of tasks with the baseline, by accuracy."""
-    from fsframework.api.results import compare
-
-    found = {}
-    for setting, group in itertools.groupby(results, _setting):
-        runs = {r.tags["contestant"]: r for r in group if r.folder is not None}
-        if len(runs) < 2 or baseline not in runs:
-            continue
-        accuracy = _accuracy(runs[baseline])
-        assert accuracy is not None
-        outcomes = {contestant: result.outcomes() for contestant, result in runs.items()}
-        (found[setting],) = compare(
-            outcomes, accuracy.name, baseline=baseline, level=accuracy.level
-        )
-    return found
-
-
-def _about(result: ExperimentResult) -> dict[str, Any]:
-    """Return the facts that identify a value and that a reader needs."""
-    estimate = _accuracy(result)
-    known = {} if estimate is None else estimate.to_json()
-    facts = ("scope", "estimator", "level", "n_tasks", "n_images")
-    return {
-        "dataset": result.tags["dataset"],
-        "method": result.tags["method"],
-        "backbone": result.options["backbone"]["name"],
-        "shot": result.tags["shot"],
-        "run": None if result.folder is None else str(result.folder),
-        **{fact: known.get(fact) for fact in facts},
-        "cautions": "; ".join(result.cautions),
-    }
-
-
-def _numbers_of_tasks(results: Sequence[ExperimentResult]) -> dict[_SETTING, str]:
-    """Return the number of tasks per setting, a dash if nothing was measured."""
-    found = {_setting(result): "–" for result in results}
-    found |= {
-        _setting(result): f"{sum(result.n_tasks.values()):,}" for result in results if result.folder
-    }
-    return found
-
-
-def _accuracies(results: BenchmarkResults) -> TableDeclaration:
-    entries, tasks = [], _numbers_of_tasks(results)
-    for result in results:
-        dataset, shot = _setting(result)
-        row = (dataset, str(shot), str(QUERIES[shot]), tasks[dataset, shot])
-        estimate = _accuracy(result)
-        measured = None if estimate is None else Quantity.of(estimate)
-        column = result.tags["contestant"]
-        entries.append(Entry(row, column, measured, result.reason, about=_about(result)))
-    estimates = [e for result in results if (e := _accuracy(result)) is not None]
-    kinds = dict.fromkeys(f"{100 * e.level:g} % {e.scope}, {e.estimator}" for e in estimates)
-    return TableDeclaration(
-        "Table A",
-        "Acc in percent on tasks that share no image",
-        ("data set", "shots", "queries", "tasks"),
-        tuple(entries),
-        (*([f"intervals: {'; '.join(kinds)}"] if kinds else []), *footnotes(results.cautions)),
-        differences=False,
-    )
-
-
-def _differences(
-    results: BenchmarkResults,
-    comparisons: Mapping[_SETTING, MeasureComparison],
-    baseline: str,
-) -> TableDeclaration:
-    entries, tasks = [], _numbers_of_tasks(results)
-    for result in results:
-        contestant, setting = result.tags["contestant"], _setting(result)
-        if contestant == baseline:
-            continue
-        comparison = comparisons.get(setting)
-        measured, reason = None, result.reason or "its baseline could not be measured"
-        if comparison is not None and contestant in comparison.values:
-            pair, _ = comparison.pair(baseline, contestant)
-            measured, reason = Quantity.of(pair.difference), ""
-        entries.append(
-            Entry(
-                (setting[0], str(setting[1]), tasks[setting]),
-                contestant,
-                measured,
-                reason,
-                printed_differences().get((*setting, baseline, contestant)),
-                about={"baseline": baseline, **_about(result)},
-            )
-        )
-    notes = (
-        f"accuracy of {baseline} minus that of the method, on equal tasks: positive where "
-        f"{baseline} is better",
-        *_conclusions(comparisons),
-        *footnotes(results.cautions),
-    )
-    title = f"Difference in Acc from {baseline}, in points, with paired intervals"
-    return TableDeclaration(
-        "Table 4",
-        title,
-        ("data set", "shots", "tasks"),
-        tuple(entries),
-        notes,
-        source="Lafargue et al. 2024",
-    )
-
-
-def _conclusions(comparisons: Mapping[_SETTING, MeasureComparison]) -> Iterator[str]:
-    """Yield how many comparisons with the baseline each kind of interval decides."""
-    pairs = [(pair, 1 - part.level) for part in comparisons.values() for pair in part.pairs]
-    paired = sum(pair.paired != "0" for pair, _ in pairs)
-    direct = sum(pair.direct != "0" for pair, _ in pairs)
-    by_holm = sum(pair.p_holm is not None and pair.p_holm <= alpha for pair, alpha in pairs)
-    if pairs:
-        yield (
-            f"Of {len(pairs)} comparisons with the baseline, {paired} are decided by the paired "
-            f"interval, {direct} because the two open intervals do not overlap, and {by_holm} by "
-            "the paired interval after Holm's correction within each set of tasks."
-        )

@@ -201,8 +201,7 @@ class Job:
         done: dict[str, ExperimentResult] = {}
         results = self._run(planned, done)
         further = self.benchmark.further_experiments(BenchmarkResults(self.selection, results))
-        if further := tuple(further):
-            results += self._run(self.planned(further), done)
+        results += self._run(self.planned(tuple(further)), done)
         found = BenchmarkResults(self.selection, results)
         tables = tuple(self.benchmark.tables(found))
         return FinishedBenchmark(
@@ -258,6 +257,8 @@ class Job:
         self, planned: Sequence[Planned], done: dict[str, ExperimentResult]
     ) -> list[ExperimentResult]:
         """Run experiments, equal ones once, and add their results to ``done``, by key."""
+        if not planned:
+            return []
         several = [one for each in planned for one in self._over_seeds(each)]
         sweep = sweep_of(several, self.session, plugins=self.plugins, launcher=self.launcher)
         found = sweep.run()

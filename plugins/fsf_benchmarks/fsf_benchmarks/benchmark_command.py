@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,7 +110,8 @@ _WHOLE = ".json"
     "--figure",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also draw the benchmark's figure: .pdf, .svg or .png; needs fsf-reports.",
+    help="Also draw the benchmark's figure: .pdf, .svg or .png. Of several, each is a file with "
+    "the figure's name added, such as FILE-figure-4.pdf.",
 )
 @shared("force", "dry-run", "json")
 @click.pass_context
@@ -172,7 +174,7 @@ def benchmark(  # noqa: PLR0913 - a parameter per option
         _print_listed(name, job.listed(), as_json)
         return
     found = job.run()
-    _conclude(found, output, figure, as_json)
+    _conclude(found, output, figure, as_json, force=force)
     if any(not result.finished for result in found.results):
         context.exit(1)
 
@@ -204,28 +206,46 @@ def _folders(models: Sequence[str], runs_dir: Path) -> tuple[str, ...]:
 
 
 def _conclude(
-    found: FinishedBenchmark, output: Path | None, figure: Path | None, as_json: bool
+    found: FinishedBenchmark,
+    output: Path | None,
+    figure: Path | None,
+    as_json: bool,
+    *,
+    force: bool,
 ) -> None:
     """Write and print the results of a benchmark."""
     from fsframework.cli import render
-    from fsframework.errors import OptionError
 
     if output is not None:
         _write(found, output)
     if as_json:
         render.print_json(found.to_json())
     else:
-        render.print_headline(found.headline)
-        click.echo()
+        if found.headline.sentences:
+            render.print_headline(found.headline)
+            click.echo()
         for table in found.tables:
             fsf_reports.print_table(table)
             click.echo()
         _print_summary(found.results)
     if figure is not None:
-        if len(found.figures) != 1:
-            count = len(found.figures) or "no"
-            raise OptionError(f"--figure {figure}: the benchmark {found.name} has {count} figures")
-        fsf_reports.save_figure(found.figures[0], figure, columns=2)
+        _draw(found, figure, force=force)
+
+
+def _draw(found: FinishedBenchmark, path: Path, *, force: bool) -> None:
+    """Draw the figures, each of several into a file with its name added."""
+    from fsframework.errors import OptionError
+
+    if not found.figures:
+        raise OptionError(f"--figure {path}: the benchmark {found.name} has no figures")
+    paths = [path]
+    if len(found.figures) > 1:
+        names = (re.sub(r"[^a-z0-9]+", "-", one.name.lower()) for one in found.figures)
+        paths = [path.with_stem(f"{path.stem}-{name}") for name in names]
+        for one in paths:
+            check_output(one, force=force)
+    for declared, one in zip(found.figures, paths, strict=True):
+        fsf_reports.save_figure(declared, one, columns=2)
 
 
 def _write(found: FinishedBenchmark, output: Path) -> None:
@@ -289,6 +309,7 @@ def _print_summary(results: Sequence[ExperimentResult]) -> None:
     failed = sum(not result.finished for result in results)
     before = sum(result.reused for result in results)
     now = len(results) - failed - before
-    click.echo(
-        f"{_counted(len(results))}: {now} run now, {before} finished before, {failed} failed"
-    )
+    if results:
+        click.echo(
+            f"{_counted(len(results))}: {now} run now, {before} finished before, {failed} failed"
+        )

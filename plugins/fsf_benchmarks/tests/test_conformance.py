@@ -23,8 +23,12 @@ SMALL = ("--dataset", "planted", "-o", "dataset.size=16", "-o", "dataset.n_per_c
         Contexts,
         FewStab,
         partial(FewStab, ablation=True, agreement=True, training_shots=True),
+        partial(FewStab, unlabelled=True),
         MetaCoCo,
+        partial(MetaCoCo, only=("figure-4", "figure-5"), ways=(2, 5)),
         OpenIntervals,
+        partial(OpenIntervals, only=("1", "2", "3", "figure-1", "figure-6"), trials=1),
+        partial(OpenIntervals, only=("figure-4",), trials=2),
         PrintedValues,
     ]
 )

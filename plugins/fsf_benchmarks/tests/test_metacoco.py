@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fsf_benchmarks._metacoco import BACKBONES, METHODS, TABLES, printed_rows
+from fsf_benchmarks._metacoco_counts import printed_benchmarks, printed_sizes
 from fsframework.api.recipes import recipes
 from fsframework.errors import OptionError, PluginError
 from tests.conftest import Fsf
@@ -124,7 +125,7 @@ RESNET12 = {"method": ["protonet"], "backbone": ["resnet12"]}
 @pytest.mark.parametrize(
     ("chosen", "only", "error", "part"),
     [
-        ({}, "4", OptionError, "only: must be among 2, 3, 7, not '4'"),
+        ({}, "6", OptionError, "among 1, 2, 3, 4, 5, 7, figure-4, figure-5, not '6'"),
         ({"method": ["protonett"]}, "", PluginError, "unknown method 'protonett'"),
         ({"method": ["dn4"]}, "3", OptionError, "no row of the tables asked for"),
         (RESNET12, "3", OptionError, "and backbones; such rows are in Table 2 and 7$"),
@@ -189,3 +190,83 @@ def test_rows_that_are_not_here_are_listed(tables: Tables, monkeypatch: pytest.M
     assert any("MatchingNet +IFSL" in line and "44.11" in line and "–" in line for line in lines)
     assert "  a: not here" in lines
     assert sum("– a" in line for line in lines) == 19
+
+
+def test_figures_vary_the_backbone_the_ways_and_the_shots(planned: Any) -> None:
+    both = {"only": ("figure-4", "figure-5"), "ways": (5, 20)}
+    found = described(planned("metacoco", {**DATA, "method": ["protonet", "versa"]}, both))
+    cells = {
+        tuple(e.tags[k] for k in ("table", "method", "backbone", "way", "shot")) for e in found
+    }
+    assert len(cells) == len(found)
+    assert cells == {
+        *(
+            ("Figure 4", method, backbone, way, 1)
+            for method in ("protonet", "versa")
+            for backbone in ("conv64f", "resnet12", "resnet18")
+            for way in (5, 10)
+        ),
+        *(
+            ("Figure 5", method, "resnet12", way, shot)
+            for method in ("protonet", "versa")
+            for way, shot in ((5, 1), (20, 1), (5, 5), (5, 10))
+        ),
+    }
+
+
+def test_figures_are_drawn_beside_what_the_tables_print(tables: Tables, tmp_path: Path) -> None:
+    asked = (
+        "-o", "benchmark.only=figure-4,figure-5", "-o", "benchmark.ways=2,10", "--shot", "1",
+        "--method", "protonet", "--backbone", "conv64f", "--backbone", "toy-pixels",
+    )  # fmt: skip
+    done = tables(*asked, "--json", "--figure", "made.png")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    rows = {t["table"]: t["rows"] for t in document["tables"]}
+    printed = {(r["backbone"], r["way"]): r["printed"] for r in rows["Figure 4"]}
+    assert printed == {
+        ("Conv64F", 5): None, ("Conv64F", 10): 23.72,
+        ("toy-pixels", 5): None, ("toy-pixels", 10): None,
+    }  # fmt: skip
+    backbones, shapes = document["figures"]
+    measured = {
+        (panel["title"], series["name"], point["x"]): point["y"]
+        for panel in backbones["panels"]
+        for series in panel["series"]
+        for point in series["points"]
+    }
+    assert measured == {
+        (f"{r['way']}-way 1-shot", r["backbone"], r["method"]): r["measured"]
+        for r in rows["Figure 4"]
+    }
+    assert [panel["title"] for panel in shapes["panels"]] == ["1-shot, by ways", "5-way, by shots"]
+    places = [[p["x"] for p in panel["series"][0]["points"]] for panel in shapes["panels"]]
+    assert places == [["2-way", "5-way", "10-way"], ["1-shot"]]
+    for name in ("made-figure-4.png", "made-figure-5.png"):
+        assert (tmp_path / name).stat().st_size > 1000
+    assert "made-figure-4.png exists" in tables(*asked, "--figure", "made.png").stderr
+
+
+def test_images_are_counted_without_a_run(tables: Tables, tmp_path: Path) -> None:
+    """24 classes of 24 images; the contexts take turns."""
+    done = tables("-o", "benchmark.only=1,4,5", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["experiments"] == []
+    assert not (tmp_path / "runs").exists()
+    sizes, concepts, cells = (table["rows"] for table in document["tables"])
+    assert [r["measured"] for r in sizes] == [24, 576, 4, 6, 144, 4, 6, 144, 4, 12, 288, 4]
+    assert [r["measured"] for r in concepts] == [24] * 24
+    assert [r["measured"] for r in cells] == [6] * 96
+    assert "576 " in tables("-o", "benchmark.only=1").stdout
+
+
+def test_the_printed_counts_agree_but_for_two_splits() -> None:
+    """Table 4 adds up to Table 1 for the validation classes only."""
+    printed, sizes = printed_benchmarks(), printed_sizes()
+    beyond = {}
+    for split, spelt in (("train", "training"), ("val", "validation"), ("test", "testing")):
+        own = [n for (of, _), n in sizes.items() if of == spelt]
+        assert len(own) == printed["MetaCoCo", f"classes_{split}"]
+        beyond[split] = sum(own) - printed["MetaCoCo", f"images_{split}"]
+    assert beyond == {"train": 644, "val": 0, "test": -2}

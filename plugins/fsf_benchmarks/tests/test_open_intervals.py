@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 import fsframework as fsf_api
-from fsf_benchmarks._open_intervals import QUERIES, printed_differences
+from fsf_benchmarks._intervals_printed import (
+    printed_accuracies,
+    printed_differences,
+    printed_signs,
+)
+from fsf_benchmarks._open_intervals import QUERIES
 from fsframework.values import TaskSet
 from tests.conftest import Fsf
 
@@ -20,11 +25,35 @@ SMALL = (
 )  # fmt: skip
 
 
-def test_the_printed_table_is_all_there() -> None:
+def test_the_printed_tables_are_all_there() -> None:
     printed = printed_differences()
-    assert len(printed) == 9 * 3 * 4
+    # Table 4 has four columns, Tables 5 and 6 have two each.
+    assert len(printed) == 9 * 3 * (4 + 2 + 2)
     cell = printed["Aircraft", 1, "DINOv2 FT", "CLIP LR"]
     assert cell.text(signed=True) == "+9.24 ± 4.27"
+    assert printed["Quickdraw", 10, "CLIP FT", "CLIP NCC"].text() == "-0.75 ± 0.27"
+    assert len(printed_accuracies()) == 9 * 2 * 2 * 2
+    assert printed_accuracies()["DTD", "DINO LR", "open"].text() == "86.10 ± 4.66"
+
+
+def test_the_printed_signs_are_what_the_text_says_of_them() -> None:
+    """Section 3.2 on Table 3: of 36 comparisons on one model, FT is better in 4, worse in 14."""
+    signs = printed_signs()
+    on_one_model = [
+        sign
+        for (table, _, first, second, kind), sign in signs.items()
+        if (table, kind) == ("3", "paired")
+        and first.endswith("FT")
+        and first.split()[0] == second.split()[0]
+    ]
+    assert [on_one_model.count(sign) for sign in (1, -1, 0)] == [4, 14, 18]
+    # Its introduction on Table 1: closed intervals and pairing contradict each other here.
+    inverted = ("1", "Traffic Signs", "CLIP NCC", "DINO FT")
+    assert [signs[(*inverted, kind)] for kind in ("closed", "open", "paired")] == [-1, 0, 1]
+    # The two tables agree on the pairs that both have.
+    for (table, *pair, kind), sign in signs.items():
+        if table == "1" and kind != "closed" and ("3", *pair, kind) in signs:
+            assert signs["3", *pair, kind] == sign, pair
 
 
 def test_methods_are_compared_by_pairs_on_the_tasks_of_the_files(fsf: Fsf, tmp_path: Path) -> None:
@@ -75,6 +104,85 @@ def test_methods_are_compared_by_pairs_on_the_tasks_of_the_files(fsf: Fsf, tmp_p
     assert other.returncode == 0, other.stderr
     assert "mine NCC" in other.stdout
     assert "training of" not in other.stderr
+
+
+def signs_of(low: float, high: float, other_low: float, other_high: float) -> int:
+    return (low > other_high) - (high < other_low)
+
+
+def test_signs_follow_from_the_intervals(fsf: Fsf, tmp_path: Path) -> None:
+    """Tables 1 and 2 and Figure 1, with the values of one worked out from the other's."""
+    asked = ("benchmark", "open-intervals", *SMALL, "-o", "benchmark.only=1,2,3,figure-1")
+    done = fsf(*asked, "--json", "--figure", "tasks.png")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    signs, accuracies, tuned = (table["rows"] for table in document["tables"])
+    bounds = {
+        (row["method"], row["quantity"]): (row["measured_low"], row["measured_high"])
+        for row in accuracies
+    }
+    found = {row["quantity"]: row["measured"] for row in signs}
+    for drawn in ("with replacement", "without replacement"):
+        first, second = bounds["ncc", drawn], bounds["logistic", drawn]
+        assert found[drawn] == signs_of(*first, *second)
+    apart = next(row for row in signs if row["quantity"] == "difference")
+    assert found["paired"] == signs_of(apart["measured_low"], apart["measured_high"], 0, 0)
+    means = {(row["method"], row["quantity"]): row["measured"] for row in accuracies}
+    difference = means["ncc", "without replacement"] - means["logistic", "without replacement"]
+    assert apart["measured"] == pytest.approx(difference, abs=1e-4)
+    closed = [row for row in accuracies if row["quantity"] == "with replacement"]
+    assert {(row["n_tasks"], row["scope"]) for row in closed} == {(600, "closed")}
+    # Without fine-tuning the last method takes its place; the signs turn with the order.
+    turned = {row["quantity"]: row["measured"] for row in tuned}
+    assert turned["paired"] == -found["paired"]
+    [panel] = document["figures"][0]["panels"]
+    points = [(p["x"], p["y"]) for p in panel["series"][0]["points"]]
+    assert len(points) == apart["n_tasks"]
+    x, y = zip(*points, strict=True)
+    assert sum(y) / len(y) - sum(x) / len(x) == pytest.approx(difference, abs=1e-4)
+    assert (tmp_path / "tasks.png").stat().st_size > 1000
+
+
+def test_curves_and_counts_are_those_of_the_runs(fsf: Fsf, tmp_path: Path) -> None:
+    """Figures 4 and 6: ever fewer tasks with more queries, and every pair counted."""
+    asked = (
+        "benchmark", "open-intervals", *SMALL, "--shot", "5", "--figure", "made.svg", "--json",
+        "-o", "benchmark.only=figure-4,figure-6", "-o", "benchmark.trials=1",
+    )  # fmt: skip
+    done = fsf(*asked)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    curve, counts = (table["rows"] for table in document["tables"])
+    [panel] = document["figures"][0]["panels"]
+    drawn = {one["name"]: {p["x"]: p["y"] for p in one["points"]} for one in panel["series"]}
+    for method, points in drawn.items():
+        own = [row for row in curve if f"planted, {row['contestant']}" == method]
+        halves = {r["queries"]: r["measured"] for r in own if r["quantity"] == "half-width"}
+        assert points == halves
+        tasks = [row["measured"] for row in own if row["quantity"] == "tasks"]
+        assert tasks == sorted(tasks, reverse=True)
+        assert tasks[0] > 3 * tasks[-1]
+    assert len(drawn) == 2
+    told_apart = [row["measured"] for row in counts]
+    assert set(told_apart[:-1]) <= {0, 1}
+    assert told_apart[-1] == 1  # one pair of methods on one data set
+    made = ("made-figure-4.svg", "made-figure-4-tasks.svg", "made-figure-6.svg")
+    assert all((tmp_path / name).exists() for name in made)
+
+
+def test_gaussians_are_simulated_without_a_run(fsf: Fsf) -> None:
+    """Figures 2 and 3: 1,000 points at 5 shots give 500 // (5 + Q) tasks."""
+    done = fsf("benchmark", "open-intervals", "-o", "benchmark.only=figure-2,figure-3", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["experiments"] == []
+    curve, study = document["figures"][0]["panels"][0]["series"], document["figures"][2]
+    simulated, fitted = ({p["x"]: p["y"] for p in one["points"]} for one in curve)
+    assert min(simulated, key=lambda q: simulated[q]) in range(13, 50)  # the truth is at 24
+    assert simulated[1] > 3 * min(simulated.values())
+    assert max(abs(simulated[q] / fitted[q] - 1) for q in fitted) < 0.15
+    tasks = {s["name"]: {p["x"]: p["y"] for p in s["points"]} for s in study["panels"][0]["series"]}
+    assert all(n == 500 // (5 + q) for q, n in tasks["1,000 images"].items())
 
 
 @pytest.mark.parametrize("shot", [1, 5, 10])

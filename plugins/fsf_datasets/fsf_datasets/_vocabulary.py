@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -42,16 +43,16 @@ def draw_preferences(seed: int, n_classes: int) -> IntArray:
 
 
 def draw_attributes(
-    seed: int, strength: float, preferences: IntArray, n_per_class: int
+    seed: int, strengths: Sequence[float], preferences: IntArray, n_per_class: int
 ) -> IntArray:
     """Return the value of each kind in each image, int ``(n_classes * n_per_class, kinds)``.
 
-    With probability ``strength`` it is the preferred value of the class; otherwise it is drawn
-    uniformly from all values. The first images of a class do not depend on ``n_per_class``.
+    With the probability in ``strengths`` it is the preferred value of the class; otherwise it is
+    drawn uniformly from all values. The first images of a class do not depend on ``n_per_class``.
     """
     sizes = np.array([len(values) for values in KINDS.values()])
     blocks = []
-    for label, preferred in enumerate(preferences):
+    for label, (strength, preferred) in enumerate(zip(strengths, preferences, strict=True)):
         rng = np.random.default_rng([seed, _VALUES, label])
         uniform = rng.random((n_per_class, 2, sizes.size))
         anything = (uniform[:, 1] * sizes).astype(np.int64)

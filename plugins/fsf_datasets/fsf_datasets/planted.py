@@ -37,8 +37,8 @@ class Planted(Dataset):
     of each: with probability ``strength`` an image has that value; otherwise the value is drawn
     uniformly from all of them. There are 100 classes: 64 train, 16 val and 20 test.
 
-    An image depends only on ``seed``, ``strength``, its class and its number within the class;
-    ``strength`` changes its attributes but never its pose.
+    An image depends only on ``seed``, the strength of its split, its class and its number within
+    the class; the strength changes its attributes but never its pose.
 
     Args:
         size: height and width in pixels of ``image``, at least 16; ``images`` renders any size.
@@ -46,6 +46,7 @@ class Planted(Dataset):
         n_per_class: images per class.
         strength: 0 makes attributes independent of the class, 1 gives all images of a class its
             preferred values.
+        test_strength: the strength of the classes of the split test; by default that of all.
         seed: changes contours, preferences and images.
 
     Attributes:
@@ -74,13 +75,16 @@ class Planted(Dataset):
         size: int = 42,
         n_per_class: int = 160,
         strength: float = 0.5,
+        test_strength: float | None = None,
         seed: int = 0,
     ) -> None:
         _at_least("size", size, 16)
         _at_least("n_per_class", n_per_class, 1)
         _at_least("seed", seed, 0)
-        if not 0 <= strength <= 1:
-            raise OptionError(f"strength must be between 0 and 1, not {strength}")
+        tested = strength if test_strength is None else test_strength
+        for name, value in (("strength", strength), ("test_strength", tested)):
+            if not 0 <= value <= 1:
+                raise OptionError(f"{name} must be between 0 and 1, not {value}")
         demand_memory(
             _N_CLASSES * n_per_class * _BYTES_PER_IMAGE,
             f"{_N_CLASSES * n_per_class:,} images",
@@ -88,7 +92,7 @@ class Planted(Dataset):
         )
         self.size = self.native_size = size
         self.n_per_class = n_per_class
-        self.strength = strength
+        self.strength, self.test_strength = strength, test_strength
         self.seed = seed
 
         places = [(c, i) for c in range(_N_CLASSES) for i in range(n_per_class)]
@@ -101,11 +105,13 @@ class Planted(Dataset):
             for (split, count), end in zip(_SPLIT_SIZES.items(), ends, strict=True)
         }
         preferred = draw_preferences(seed, _N_CLASSES)
-        self._values = draw_attributes(seed, strength, preferred, n_per_class)
+        of_class = [tested if n in self.splits["test"] else strength for n in self.class_names]
+        self._values = draw_attributes(seed, of_class, preferred, n_per_class)
         self.preferences = _named_columns(preferred)
         self.metadata = _with_words(_named_columns(self._values))
+        apart = () if test_strength in (None, strength) else (f"test {test_strength!r}",)
         self.fingerprint = digest_of(
-            "planted", f"{RENDERER_VERSION} {size} {n_per_class} {strength!r} {seed}"
+            "planted", f"{RENDERER_VERSION} {size} {n_per_class} {strength!r} {seed}", *apart
         )
 
     def image(self, index: int) -> UInt8Array:

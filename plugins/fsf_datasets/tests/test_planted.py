@@ -230,6 +230,7 @@ def test_classes_keys_and_splits(data: Planted) -> None:
         ("seed", -1, "an integer of at least 0"),
         ("strength", 1.5, "between 0 and 1"),
         ("strength", float("nan"), "between 0 and 1"),
+        ("test_strength", -0.1, "between 0 and 1"),
     ],
 )
 def test_options_out_of_range(option: str, value: Any, rule: str) -> None:
@@ -255,6 +256,20 @@ def test_images_depend_on_the_seed_but_not_on_how_many_there_are() -> None:
     assert np.array_equal(few.image(a), many.image(b))
     assert few.metadata["words"] != other.metadata["words"]
     assert not np.array_equal(few.image(a), other.image(a))
+
+
+def test_the_strength_of_the_test_classes_may_differ() -> None:
+    weak, strong = Planted(strength=0.2, n_per_class=4), Planted(strength=0.9, n_per_class=4)
+    apart = Planted(strength=0.2, test_strength=0.9, n_per_class=4)
+    assert apart.fingerprint not in (weak.fingerprint, strong.fingerprint)
+    same = Planted(strength=0.2, test_strength=0.2, n_per_class=4)
+    assert same.fingerprint == weak.fingerprint
+    for split, like in (("train", weak), ("val", weak), ("test", strong)):
+        expected, found = like.pool(split), apart.pool(split)
+        # What decides a training is that of the training and validation images alone.
+        assert found.fingerprint == expected.fingerprint
+        indices = apart.split_indices(split)[:3]
+        np.testing.assert_array_equal(apart.images(indices, 16), like.images(indices, 16))
 
 
 def test_strength_changes_attributes_and_never_the_pose() -> None:

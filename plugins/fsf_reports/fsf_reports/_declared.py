@@ -76,7 +76,7 @@ def _cells(column: TableColumn, reasons: Sequence[str]) -> Iterator[str]:
     for entry, value in zip(column.entries, column.values, strict=True):
         if value is not None:
             signed = column.kind == "difference"
-            bare = column.kind == "measured" and not value.has_interval
+            bare = column.kind == "measured" and not (value.has_interval or value.exact)
             mark = _MARKS[entry.mark] if entry is not None and column.kind == "measured" else ""
             yield value.text(signed=signed) + " (no interval)" * bare + mark
         elif entry is not None and entry.reason and column.kind == "measured":

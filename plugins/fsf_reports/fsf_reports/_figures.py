@@ -15,6 +15,7 @@ from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsf_statistics import FEWEST_RANKED, spearman
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.measures import Measure
+from fsframework.statistics.results import MethodResult
 from fsframework.values import Estimate
 
 __all__ = ["FIGURES", "Named", "Wanted", "figure"]
@@ -282,7 +283,10 @@ def _options(one: Shown) -> dict[str, str]:
     for number, stage in enumerate(record.stages):
         start = f"training.{number}" if len(record.stages) > 1 else "training"
         found |= {f"{start}.{key}": str(value) for key, value in stage.options.items()}
-    settings = ("attributes", "placebo", "min_count", "drop_words", "drop_class_words", "split")
+    settings = (
+        "attributes", "placebo", "min_count", "drop_words", "drop_class_words",
+        "drop_words_in_classes", "split",
+    )  # fmt: skip
     return found | {key: str(record.settings.get(key)) for key in settings}
 
 
@@ -356,7 +360,7 @@ def _harm(results: Results, wanted: Wanted) -> FigureDeclaration:
     rows = found.rows[: wanted.most]
     if not rows:
         raise DataError(f"harm: no pair of a class and a word is found to hurt {one.label}")
-    points = tuple(Point(": ".join(r.names), Quantity.of(r.estimate)) for r in rows)
+    points = tuple(Point(f"{r.class_name}: {r.words}", Quantity.of(r.estimate)) for r in rows)
     return FigureDeclaration(
         "Harmful pairs",
         f"What a word costs a class in accuracy: {one.label}.",
@@ -601,6 +605,60 @@ def _curves(
     )
 
 
+def _length(results: Results, wanted: Wanted) -> FigureDeclaration:
+    value, panels = _Values(results), []
+    for group in results.groups:
+        updates = {one: _updates(one.result) for one in group.shown}
+        lengths: dict[str, set[float]] = {}
+        for one, length in updates.items():
+            lengths.setdefault(one.result.label, set()).add(length)
+        several = [method for method, found in lengths.items() if len(found) > 1]
+        if not several:
+            continue
+        control, tested = group.arms()
+        for measure in (
+            Measure(wanted.statistic, (control, tested)),
+            Measure(wanted.statistic, (control,)),
+            Measure("acc", (control,)),
+        ):
+            series = []
+            for method in several:
+                own = [one for one in group.shown if one.result.label == method]
+                own.sort(key=updates.__getitem__)
+                points = tuple(Point(updates[one], value(one, measure)) for one in own)
+                series.append(Series(method, points))
+            title = ": ".join(filter(None, [_title_of(group, results), results.axis(measure)]))
+            panels.append(Panel(title, tuple(series)))
+    if not panels:
+        raise DataError(
+            "length: no two of these runs are of one method and trained for different lengths; "
+            "give runs that differ in training.epochs or training.steps"
+        )
+    return FigureDeclaration(
+        "Training length",
+        "The gap and what the control arm shows, by the length of the training.",
+        "updates in training",
+        "%, gap in points",
+        tuple(panels),
+        mark="lines",
+        limits=(0.0, 100.0),
+        notes=_notes(
+            results,
+            value.seen,
+            "An update is a step of the optimiser; those of all stages are added up.",
+        ),
+    )
+
+
+def _updates(result: MethodResult) -> float:
+    """Return how many updates trained a model, the mean over its seeds."""
+    done = [
+        sum(record.stages[epoch.stage].steps for epoch in record.training.history)
+        for record in result.records
+    ]
+    return sum(done) / max(1, len(done))
+
+
 def _queries(results: Results, wanted: Wanted) -> FigureDeclaration:
     del wanted
     from fsf_statistics import QueryVariance, TaskSupply, pilot_of
@@ -644,11 +702,11 @@ _TWO_ARMS = "runs whose tasks have two arms, as from the sampler fewstab"
 FIGURES: Mapping[str, Named] = MappingProxyType(
     {
         "arms": Named(
-            "the tested arm against the control arm, a point per method (FewSTAB Fig. 5)",
+            "the tested arm against the control arm, a point per method",
             _TWO_ARMS, _arms,
         ),
         "accuracy": Named(
-            "the tested arm against accuracy in the control arm (FewSTAB Fig. S1)",
+            "the tested arm against accuracy in the control arm (FewSTAB Figs. 5 and S1)",
             _TWO_ARMS, _accuracy,
         ),
         "by-arm": Named(
@@ -681,6 +739,10 @@ FIGURES: Mapping[str, Named] = MappingProxyType(
         "queries": Named(
             "variance of the mean accuracy by queries per class", "runs with several queries",
             _queries,
+        ),
+        "length": Named(
+            "gap and accuracy by the length of the training",
+            f"{_TWO_ARMS}, of one method trained for different lengths", _length,
         ),
         "training": Named("validation accuracy by epoch", "runs that were trained", _training),
         "loss": Named("training loss by epoch", "runs that were trained", _loss),

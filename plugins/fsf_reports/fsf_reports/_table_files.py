@@ -82,6 +82,8 @@ def _columns(table: TableDeclaration) -> list[str]:
 
 def _parts(quantity: Quantity, digits: int) -> tuple[str, str]:
     """Return a number and its interval, ``±`` where it is symmetric, with a true minus."""
+    if quantity.exact:
+        return _minus(quantity.text()), ""
     digits = digits if quantity.unit else digits + 2
     number = f"{quantity.value:.{digits}f}"
     if not quantity.unit and 0 < quantity.value < 0.5 * 10.0**-digits:

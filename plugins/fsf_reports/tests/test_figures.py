@@ -156,6 +156,38 @@ def test_curves_and_shots_of_the_training_are_those_of_the_runs(tmp_path: Path) 
     assert same(point.y, compared.pairs[0].difference)
 
 
+def test_gap_and_accuracy_by_the_length_of_the_training(tmp_path: Path) -> None:
+    common = {
+        "dataset": {"name": "planted", "n_per_class": 16, "size": 16}, "sampler": "fewstab",
+        "tasks": 12, "queries": 3, "way": 3, "shot": 1, "image_size": 16, "progress": False,
+    }  # fmt: skip
+    two = [{"epochs": 1, "steps": 3, "n_query": 2}, {"epochs": 2, "steps": 2, "n_query": 2}]
+    runs = {
+        updates: [
+            api.run(method="protonet", training=stages, training_seed=seed, **common)
+            for seed in range(seeds)
+        ]
+        for updates, stages, seeds in ((2, [{**two[1], "steps": 1}], 2), (7, two, 1))
+    }
+    other = api.run(method="ncc", training={"epochs": 0}, **common)
+    made = figure("length", [*runs[7], *runs[2], other])
+    assert [panel.title for panel in made.panels] == [
+        "wAcc gap (points)",
+        "wAcc-R (%)",
+        "Acc-R (%)",
+    ]
+    assert made.limits == (0, 100)
+    for panel, measure in zip(made.panels, ("wacc-gap", "wacc-random", "acc-random"), strict=True):
+        [series] = panel.series  # none for the method of one length
+        assert series.name == "protonet"
+        assert [point.x for point in series.points] == [2, 7]
+        short, long = (point.y for point in series.points)
+        assert same(long, runs[7][0].estimates[measure])
+        assert short is not None
+        both = [100 * run.estimates[measure].value for run in runs[2]]
+        assert short.value == pytest.approx(sum(both) / 2)
+
+
 def test_two_sets_of_tasks(small_runs: Path) -> None:
     made = figure("agreement", small_runs)
     [series] = made.panels[0].series
@@ -171,6 +203,7 @@ def test_two_sets_of_tasks(small_runs: Path) -> None:
     [
         ("arm", OptionError, "no figure 'arm'"),
         ("training", DataError, "nothing was trained in these runs"),
+        ("length", DataError, "no two of these runs are of one method and trained for different"),
         ("training-shots", DataError, "no method was trained at two numbers of shots"),
         ("breakdown", OptionError, "breakdown shows one run, and 3 are given"),
         ("ablations", DataError, "no two of these runs are of one method"),

@@ -132,7 +132,7 @@ def test_two_hundred_runs_leave_out_what_does_not_fit() -> None:
 
 
 def test_harmful_pairs_are_those_of_the_public_function() -> None:
-    run = fsframework.run(method="ncc", **QUICK, tasks=250, training={"epochs": 0})
+    run = fsframework.run(method="ncc", **QUICK, tasks=600, training={"epochs": 0})
     made = fsf_reports.report(run, sections=["harmful-pairs"], progress=False)
     pairs = fsf_statistics.harmful_pairs(run)
     tables = [b for b in made.page.parts[0].blocks if isinstance(b, TableDeclaration)]
@@ -143,7 +143,7 @@ def test_harmful_pairs_are_those_of_the_public_function() -> None:
         if entry.column == "cost"
     }
     assert len(shown) > 9
-    assert shown == {((row.class_name, row.word), 100 * row.estimate.value) for row in pairs.rows}
+    assert shown == {((row.class_name, row.words), 100 * row.estimate.value) for row in pairs.rows}
 
 
 def test_what_sections_declare_is_what_the_public_functions_return(methods: Runs) -> None:

@@ -31,7 +31,9 @@ __all__ = [
 
 def resolved_options(sampler: TaskSampler) -> dict[str, Any]:
     """Return the value of each constructor parameter, by its name."""
-    return {name: getattr(sampler, name) for name in inspect.signature(type(sampler)).parameters}
+    cls = type(sampler)
+    names = inspect.signature(cls).parameters
+    return {name: getattr(sampler, cls.stored_as.get(name, name)) for name in names}
 
 
 def check_request(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -12,13 +12,14 @@ from fsf_samplers._common import (
     empty_tasks,
     exhausted,
     greatest,
+    resolved_options,
     task_seeds,
     task_set,
     too_few_classes,
     too_few_words,
 )
-from fsf_samplers._control import random_control
-from fsframework.interfaces import Control, InfeasibleTask, OptionError, TaskSampler
+from fsf_samplers._control import ControlArm, WithControl, with_random_images
+from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
 from fsframework.values import AttributeTable, ImagePool, IntArray, TaskSet
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ Support = Literal["random", "targeted", "exclusive"]
 Query = Literal["intra", "inter", "inter-least"]
 
 
-class FewStabSampler(TaskSampler):
+class FewStabSampler(WithControl):
     """Ties each class to a spurious attribute that its support has and its queries lack.
 
     FewSTAB (section 4.3 and Eq. 3-6). A spurious attribute of a class is a word present in at least
@@ -71,9 +72,12 @@ class FewStabSampler(TaskSampler):
         max_restarts: how often one task may restart, at least 0.
         support: which images of a class may be its support.
         query: which images of a class may be its queries, and how they are chosen.
+        control: classes of the random tasks that these are compared with: ``random``, drawn
+            uniformly as in the paper, or ``matched``, those of the biased task with the same
+            number. In unbalanced data the two arms otherwise draw classes in different shares.
 
     Raises:
-        OptionError: a number is too small, or a construction is unknown.
+        OptionError: a number is too small, or a construction or control is unknown.
 
     >>> words = [{"grass"}, {"sofa"}, {"sofa"}, {"grass"}]
     >>> pool = ImagePool(tuple("abcd"), np.array([0, 0, 1, 1]), ("cat", "dog"))
@@ -82,8 +86,6 @@ class FewStabSampler(TaskSampler):
     >>> bool(np.all(pool.attributes.column(0)[tasks.support[:, :, 0]] == (tasks.attribute == 0)))
     True
     """
-
-    needs_attributes: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -94,21 +96,19 @@ class FewStabSampler(TaskSampler):
         max_restarts: int = 10_000,
         support: Support = "exclusive",
         query: Query = "inter-least",
+        control: ControlArm = "random",
     ) -> None:
-        super().__init__(n_way=n_way, n_shot=n_shot, n_query=n_query)
-        if max_restarts < 0:
-            raise OptionError(f"max_restarts must be at least 0, not {max_restarts}")
+        shape = {"n_way": n_way, "n_shot": n_shot, "n_query": n_query}
+        super().__init__(**shape, max_restarts=max_restarts, control=control)
         for name, value, known in (("support", support, Support), ("query", query, Query)):
             if value not in get_args(known):
                 named = ", ".join(map(repr, get_args(known)))
                 raise OptionError(f"{name} must be one of {named}, not {value!r}")
-        self.max_restarts = max_restarts
         self.support = support
         self.query = query
 
-    def control(self) -> Control:
-        """Return uniform tasks of the same shape: wAcc-R next to wAcc-A (section 5.3)."""
-        return random_control(self)
+    def _same_classes(self) -> TaskSampler:
+        return _SameClasses(**resolved_options(self))
 
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
         """Draw tasks.
@@ -203,3 +203,15 @@ class FewStabSampler(TaskSampler):
         }[int(reason)]
         culprit = pool.class_names[label]
         return exhausted(task, self.max_restarts, int(faults[label, reason]), culprit, blame)
+
+
+class _SameClasses(FewStabSampler):
+    """Draws random tasks with the classes of the biased ones."""
+
+    def control(self) -> None:
+        """Return ``None``: this sampler is itself a control."""
+        return
+
+    def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
+        """Draw the biased tasks, then the images of their classes anew."""
+        return with_random_images(super().draw(pool, n_tasks, seed), pool, seed)

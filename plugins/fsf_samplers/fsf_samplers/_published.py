@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,13 +12,14 @@ from fsf_samplers._common import (
     empty_tasks,
     exhausted,
     greatest,
+    resolved_options,
     task_seeds,
     task_set,
     too_few_classes,
     too_few_words,
 )
-from fsf_samplers._control import random_control
-from fsframework.interfaces import Control, InfeasibleTask, OptionError, TaskSampler
+from fsf_samplers._control import ControlArm, WithControl, with_random_images
+from fsframework.interfaces import InfeasibleTask, TaskSampler
 from fsframework.values import AttributeTable, ImagePool, IntArray, TaskSet
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["FewStabPublishedSampler"]
 
 
-class FewStabPublishedSampler(TaskSampler):
+class FewStabPublishedSampler(WithControl):
     """Draws attribute-biased tasks as the generator published with FewSTAB does.
 
     The tables printed in the paper come from that generator, which differs from section 4.3. A
@@ -62,9 +63,12 @@ class FewStabPublishedSampler(TaskSampler):
         n_query: query images per class, at least 1.
         max_restarts: how often one task may restart, at least 0. Several hundred restarts are
             usual, since most words are rare.
+        control: classes of the random tasks that these are compared with: ``random``, drawn
+            uniformly, or ``matched``, those of the biased task with the same number. In unbalanced
+            data the two arms otherwise draw classes in different shares.
 
     Raises:
-        OptionError: one of them is too small.
+        OptionError: a number is too small, or the control is unknown.
 
     >>> words = [{"grass"}, {"sofa"}, {"sofa"}, {"grass"}]
     >>> pool = ImagePool(tuple("abcd"), np.array([0, 0, 1, 1]), ("cat", "dog"))
@@ -74,19 +78,20 @@ class FewStabPublishedSampler(TaskSampler):
     True
     """
 
-    needs_attributes: ClassVar[bool] = True
-
     def __init__(
-        self, *, n_way: int = 5, n_shot: int = 5, n_query: int = 15, max_restarts: int = 100_000
+        self,
+        *,
+        n_way: int = 5,
+        n_shot: int = 5,
+        n_query: int = 15,
+        max_restarts: int = 100_000,
+        control: ControlArm = "random",
     ) -> None:
-        super().__init__(n_way=n_way, n_shot=n_shot, n_query=n_query)
-        if max_restarts < 0:
-            raise OptionError(f"max_restarts must be at least 0, not {max_restarts}")
-        self.max_restarts = max_restarts
+        shape = {"n_way": n_way, "n_shot": n_shot, "n_query": n_query}
+        super().__init__(**shape, max_restarts=max_restarts, control=control)
 
-    def control(self) -> Control:
-        """Return uniform tasks of the same shape: wAcc-R next to wAcc-A (section 5.3)."""
-        return random_control(self)
+    def _same_classes(self) -> TaskSampler:
+        return _SameClasses(**resolved_options(self))
 
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
         """Draw tasks.
@@ -189,3 +194,15 @@ class FewStabPublishedSampler(TaskSampler):
                 f"(n_query = {self.n_query})"
             )
         return exhausted(task, self.max_restarts, n_times, culprit, blame)
+
+
+class _SameClasses(FewStabPublishedSampler):
+    """Draws random tasks with the classes of the biased ones."""
+
+    def control(self) -> None:
+        """Return ``None``: this sampler is itself a control."""
+        return
+
+    def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
+        """Draw the biased tasks, then the images of their classes anew."""
+        return with_random_images(super().draw(pool, n_tasks, seed), pool, seed)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,8 +15,9 @@ import numba
 import numpy as np
 import pytest
 
+import fsframework as fsf
 from fsf_samplers import FewStabPublishedSampler, FewStabSampler
-from fsframework.interfaces import InfeasibleTask
+from fsframework.interfaces import InfeasibleTask, OptionError
 from tests.toys import pool_of
 
 SEED = 20240611
@@ -188,6 +190,41 @@ def test_random_bits_are_those_of_splitmix64(fits_uniform: FitsUniform) -> None:
     bits, integers = draw(np.array([1234567], np.uint64), 7)
     assert bits == [6457827717110365317, 3203168211198807973, 9817491932198370423]
     fits_uniform(Counter(integers), 7)
+
+
+# -- The control -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [FewStabSampler, FewStabPublishedSampler])
+def test_a_matched_control_has_the_classes_of_the_biased_tasks(
+    make: Any, fits_uniform: FitsUniform
+) -> None:
+    # The class "few" rarely has an image with its word and none of the other class's.
+    images = {"few": ["a", "a b", "b", "b"], "x": ["a", "b", "c", "d"] * 3, "y": ["b", "c"] * 6}
+    pool = pool_of(images)
+    options = {"n_way": 2, "n_shot": 1, "n_query": 2}
+    biased = make(**options).draw(pool, 3000, SEED)
+    usual, matched = (
+        fsf.draw({"name": make, "control": control, **options}, pool, tasks=3000, seed=SEED)
+        for control in ("random", "matched")
+    )
+    for arms in (usual, matched):
+        assert np.array_equal(arms["biased"].images, biased.images)
+    assert not usual.contrast.paired
+    assert matched.contrast == replace(usual.contrast, paired=True)
+    shares = [np.bincount(tasks.classes.ravel()) for tasks in (usual["random"], biased)]
+    assert np.abs(shares[0] - shares[1]).max() > 200
+    control = matched["random"]
+    assert np.array_equal(control.classes, biased.classes)
+    for part in (control.support[..., 0], control.query.reshape(-1)):
+        drawn = part[(part >= 4) & (part < 16)]
+        fits_uniform(Counter(drawn.tolist()), 12)
+    assert (control.attribute < 0).all()
+
+
+def test_an_unknown_control_is_refused() -> None:
+    with pytest.raises(OptionError, match="'random', 'matched', not 'none'"):
+        FewStabSampler(control="none")  # type: ignore[arg-type]
 
 
 # -- The compiled code -------------------------------------------------------------------------

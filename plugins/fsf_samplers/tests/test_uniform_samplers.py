@@ -34,7 +34,9 @@ UNBALANCED = (20, 74, 128, 182, 236, 290, 344, 400)
         partial(DepletingSampler, choose="by-what-is-left"),
         partial(ContextSampler, n_shot=2, n_query=3, n_contexts=2),
         FewStabSampler,
+        partial(FewStabSampler, control="matched"),
         FewStabPublishedSampler,
+        partial(FewStabPublishedSampler, control="matched"),
     ]
 )
 def test_conformance(make: Make, check: Check) -> None:

@@ -9,7 +9,16 @@ from fsf_methods.metric import R2D2, ProtoNet
 from fsf_methods.transfer import NCC, Logistic
 from fsf_self_supervised.methods import BECLR, MoCo, OpTA, PsCo, SimCLR, UniSiam
 from fsf_self_supervised.pretext import BF3S, HTS, SLA, SSFSL
-from fsf_self_supervised.views import ColorPermutation, Jigsaw, MoCoV2, MultiCrop, Patches, Rotation
+from fsf_self_supervised.views import (
+    ColorPermutation,
+    Jigsaw,
+    MoCoV2,
+    MultiCrop,
+    Patches,
+    Product,
+    Rotation,
+)
+from fsf_self_supervised.views import SimCLR as SimCLRViews
 from fsframework.testing import parametrize_with_checks
 from tests.toy_views import Dimmed
 
@@ -22,6 +31,8 @@ MAKERS = [
     partial(Patches, gap=0.0),
     partial(Jigsaw, grid=2, n_permutations=24),
     partial(MultiCrop, n_small=0),
+    partial(Product, first=Rotation(), then=ColorPermutation()),
+    partial(Product, first=SimCLRViews(), then=Patches(grid=2)),
 ]
 METHODS = [
     partial(SimCLR, views=Dimmed()),
@@ -48,6 +59,7 @@ PRETEXT = [
     partial(wrapped, BF3S, ProtoNet, Patches, pretext="location"),
     partial(wrapped, SLA, ProtoNet, self_distillation=True),
     partial(wrapped, SLA, R2D2, SWAPPED),
+    partial(wrapped, SLA, ProtoNet, partial(Product, first=TURNED(), then=SWAPPED())),
     partial(wrapped, HTS, R2D2),
     partial(wrapped, HTS, ProtoNet, SWAPPED),
 ]

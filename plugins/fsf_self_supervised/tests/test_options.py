@@ -14,7 +14,15 @@ from fsf_methods.metric import DN4, ProtoNet
 from fsf_methods.transfer import NCC, Baseline
 from fsf_self_supervised.methods import BECLR, MoCo, OpTA, PsCo, SimCLR, UniSiam
 from fsf_self_supervised.pretext import BF3S, HTS, SLA, SSFSL
-from fsf_self_supervised.views import ColorPermutation, Jigsaw, MoCoV2, MultiCrop, Patches, Rotation
+from fsf_self_supervised.views import (
+    ColorPermutation,
+    Jigsaw,
+    MoCoV2,
+    MultiCrop,
+    Patches,
+    Product,
+    Rotation,
+)
 from fsf_self_supervised.views import SimCLR as SimCLRViews
 from fsframework.interfaces import Batch, OptionError
 from fsframework.testing.method import built
@@ -56,6 +64,7 @@ def test_a_value_outside_its_range_is_refused(make: Any, option: str, value: Any
         (ColorPermutation, {"orders": ("rgb", "rrb")}, "got rrb"),
         (ColorPermutation, {"orders": ("rgb", "rgb")}, "orders .* got rgb, rgb"),
         (Jigsaw, {"grid": 2, "n_permutations": 25}, "n_permutations must be in 2..24"),
+        (Product, {"first": Rotation(), "then": Jigsaw()}, "^then .* but Jigsaw"),
         (SimCLR, {"views": Rotation()}, "two views .* Rotation makes 4"),
         (partial(BECLR, views=Dimmed()), {"inference": ContrastiveCentroids()}, "^inference "),
         (OpTA, {"classifier": ContrastiveCentroids()}, "^classifier "),
@@ -83,7 +92,11 @@ def test_without_its_weight_a_patch_needs_no_vectors() -> None:
 
 @pytest.mark.parametrize(
     ("make", "pixels", "named"),
-    [(Patches, (2, 2), "2 x 2 pixels are too small"), (Rotation, (2, 3), "must be square")],
+    [
+        (Patches, (2, 2), "2 x 2 pixels are too small"),
+        (Rotation, (2, 3), "must be square"),
+        (partial(Product, first=MultiCrop(), then=Rotation()), (30, 30), "^first .* small views"),
+    ],
 )
 def test_images_that_do_not_fit_are_refused(make: Any, pixels: Any, named: str) -> None:
     with pytest.raises(OptionError, match=named):

@@ -14,6 +14,7 @@ from fsf_self_supervised.views import (
     Jigsaw,
     MultiCrop,
     Patches,
+    Product,
     Rotation,
     SimCLR,
 )
@@ -42,6 +43,49 @@ def test_colors_are_permuted_as_named():
     torch.testing.assert_close(
         found, torch.tensor([[0.1, 0.2, 0.3], [0.2, 0.3, 0.1], [0.3, 0.2, 0.1]])
     )
+
+
+def composed(angles: tuple[int, ...], orders: tuple[str, ...]) -> Product:
+    return Product(first=Rotation(angles=angles), then=ColorPermutation(orders=orders))
+
+
+CYCLES = ("rgb", "gbr", "brg")
+COMPOSED = {
+    "rot_color_perm6": composed((0, 180), CYCLES),
+    "rot_color_perm12": composed((0, 90, 180, 270), CYCLES),
+    "rot_color_perm24": Product(first=Rotation(), then=ColorPermutation()),
+}
+"""The composed transformations of Lee et al. 2020, by the names in their code."""
+
+
+@pytest.mark.parametrize(("name", "n"), [(name, int(name[14:])) for name in COMPOSED])
+def test_a_product_has_every_turn_in_every_order_of_colours(name: str, n: int) -> None:
+    # One image of 2 x 2 pixels, whose channels are 1, 10 and 100 times 1, 2, 3, 4 (over 1000).
+    pixels = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    image = torch.stack([pixels, 10 * pixels, 100 * pixels]) / 1000
+    corners = {24: "1243", 12: "1243", 6: "14"}[n]  # upper left, after each turn
+    scales = {24: ["rgb", "rbg", "grb", "gbr", "brg", "bgr"]}.get(n, CYCLES)
+    found = COMPOSED[name].make(image[None])
+    assert found.images.shape == (1, n, 3, 2, 2)
+    assert found.applied.tolist() == [list(range(n))]
+    by_hand = [
+        [int(corner) * {"r": 1, "g": 10, "b": 100}[channel] for channel in order]
+        for corner in corners
+        for order in scales
+    ]
+    torch.testing.assert_close(found.images[0, :, :, 0, 0] * 1000, torch.tensor(by_hand).float())
+
+
+def test_a_product_of_random_views_keeps_numbers_and_images_apart():
+    images = numbered(12, n=3)
+    maker = Product(first=Rotation(angles=(0, 180)), then=Patches(grid=2, gap=0.0))
+    found = maker.make(images)
+    cells = Patches(grid=2, gap=0.0)
+    for turn, view in enumerate((images, images.flip(-2, -1))):
+        expected = cells.make(view)
+        assert torch.equal(found.images[:, 4 * turn : 4 * turn + 4], expected.images)
+        assert torch.equal(found.applied[:, 4 * turn : 4 * turn + 4], expected.applied + 4 * turn)
+    assert Product(first=SimCLR(), then=Rotation()).random
 
 
 def test_patches_without_a_gap_are_the_cells():

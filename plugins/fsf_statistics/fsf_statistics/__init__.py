@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_statistics._accuracy import Accuracy
+    from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.breakdowns import Breakdown, breakdown
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         rank_correlations,
         spearman,
     )
+    from fsf_statistics.robustness import EffectiveRobustness, effective_robustness
     from fsf_statistics.task_sets import (
         facts_of,
         options_of_tasks,
@@ -40,8 +42,11 @@ __all__ = [
     "Accuracy",
     "Breakdown",
     "ComparedHeadline",
+    "EffectiveRobustness",
     "HarmfulPairs",
+    "HeadlineEntry",
     "HeadlineRow",
+    "HeadlineTable",
     "QueryPlan",
     "QueryVariance",
     "RankAgreement",
@@ -49,6 +54,7 @@ __all__ = [
     "WorstClassAccuracy",
     "best_queries",
     "breakdown",
+    "effective_robustness",
     "facts_of",
     "harmful_pairs",
     "headline",
@@ -69,9 +75,12 @@ _HOME = {
     "Accuracy": "_accuracy",
     "Breakdown": "breakdowns",
     "ComparedHeadline": "headlines",
+    "EffectiveRobustness": "robustness",
     "FEWEST_RANKED": "ranking",
     "HarmfulPairs": "harm",
+    "HeadlineEntry": "_headline_table",
     "HeadlineRow": "headlines",
+    "HeadlineTable": "_headline_table",
     "LEAST_HARM": "harm",
     "MOST_WRONG": "harm",
     "QueryPlan": "queries",
@@ -81,6 +90,7 @@ _HOME = {
     "WorstClassAccuracy": "_worst_class",
     "best_queries": "planning",
     "breakdown": "breakdowns",
+    "effective_robustness": "robustness",
     "facts_of": "task_sets",
     "harmful_pairs": "harm",
     "headline": "headlines",

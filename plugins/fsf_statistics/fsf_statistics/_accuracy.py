@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fsframework.interfaces import Statistic
-from fsframework.values import FloatArray, Outcomes
+from fsframework.values import ArmOutcomes, Estimate, FloatArray, Outcomes
 
 __all__ = ["Accuracy"]
 
@@ -28,3 +28,14 @@ class Accuracy(Statistic):
     def per_task(self, outcomes: Outcomes) -> FloatArray:
         """Return ``task_accuracy``, float64 ``(T,)`` in 0..1, which needs no predictions."""
         return outcomes.task_accuracy
+
+    def guessing(self, n_way: int, n_query: int) -> float:
+        """Return ``1 / n_way``."""
+        del n_query
+        return 1 / n_way
+
+    def notes(self, outcomes: ArmOutcomes, gap: Estimate) -> list[str]:
+        """Return what different shares of the classes in the arms do to the gap, if it matters."""
+        from fsf_statistics.class_shares import class_share_notes
+
+        return class_share_notes(self, outcomes, gap)

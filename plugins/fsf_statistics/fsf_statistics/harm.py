@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 import fsframework as fsf
-from fsf_statistics.adjusting import Answers, OtherWords, cost_of_tied_words
 from fsf_statistics.breakdowns import (
     MOST_SHOWN,
     QUESTIONS,
     Question,
-    described_images,
-    entries,
     models_and_pool,
     rows_left,
     tied_words,
     words_of,
 )
-from fsf_statistics.pooling import Effects, Pooled, pooled, shares_wrong, simes
-from fsf_statistics.tails import Sample, differences, no_difference
+from fsf_statistics.designs import (
+    ClassAnswers,
+    ClassWords,
+    answers_by_class,
+    distinct,
+    rows_of_present,
+    rows_of_tied,
+)
+from fsf_statistics.joint import Effects
+from fsf_statistics.shrinking import (
+    moderated,
+    normal_errors,
+    one_sided,
+    posterior,
+    shares_wrong,
+    simes,
+)
 from fsframework.errors import OptionError, argument
 from fsframework.values import (
     ArmOutcomes,
@@ -33,7 +45,6 @@ from fsframework.values import (
     FloatArray,
     ImagePool,
     IntArray,
-    TaskSet,
     html_table,
     text_table,
 )
@@ -44,16 +55,10 @@ LEAST_HARM = 0.04
 """Share of correct answers that a word must cost before its pair is reported."""
 
 MOST_WRONG = 0.1
-"""Expected share of wrong pairs among those reported."""
+"""Expected share of pairs without harm among those reported."""
 
-FEWEST, FEWEST_OTHERS = 2, 10
-"""Tasks (or images) with a word, and without it, that a pair needs to be looked at."""
-
-_RIDGE = 5.0
-"""Variance of a class's accuracy between tasks over that of the effects of the other classes."""
-
-_LEAST_SCALE = 0.1
-"""Of a class, relative to the mean over classes."""
+_FEWEST_TASKS, _FEWEST_OTHERS = 2, 10
+"""Tasks of a class with a tied word, and without it, that the pair needs to be looked at."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +66,22 @@ class PairRow:
     """How much a word costs a class.
 
     Args:
-        class_name: the class; ``word`` the word.
+        class_name: the class; ``word`` the word, the commonest where several are one group.
         question: ``tied``, the word in the support, or ``present``, the word in a query.
-        estimate: what the word costs: accuracy without it minus accuracy with it, given all other
-            pairs; positive where it hurts.
+        estimate: what the word costs: accuracy without it minus accuracy with it, other words
+            accounted for, and given what all pairs of the question cost; positive where it hurts.
         with_word: accuracy with the word as observed; ``without`` the one expected without it, that
             is with the difference before shrinkage.
         n_tasks: tasks with the word in this role.
         n_queries: queries of the class in these tasks; for ``present`` those that have the word.
         n_images: distinct images with the word: in the supports, or among the queries.
-        p: one-sided, of no harm, from this pair only: that of a permutation test, in which other
-            words and other arms play no part.
-        p_corrected: corrected for all pairs of both questions: the expected share of pairs without
-            harm among this one and all more certain ones.
+        p: one-sided, of no harm, from the estimate of this pair only.
+        false_sign: probability that the word costs nothing or helps, given all pairs.
+        share_wrong: expected share of pairs without harm among this one and the more certain ones
+            that cost enough to be reported.
         harmful: whether the pair is reported.
+        inseparable: other words that always or nearly always come with it in the class, so that
+            the cost is that of all together.
     """
 
     class_name: str
@@ -87,13 +94,20 @@ class PairRow:
     n_queries: int
     n_images: int
     p: float
-    p_corrected: float
+    false_sign: float
+    share_wrong: float
     harmful: bool
+    inseparable: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, str]:
         """Class and word."""
         return self.class_name, self.word
+
+    @property
+    def words(self) -> str:
+        """The word, and those that cannot be told from it, as text."""
+        return " + ".join((self.word, *self.inseparable))
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -108,8 +122,10 @@ class PairRow:
             "n_queries": self.n_queries,
             "n_images": self.n_images,
             "p": self.p,
-            "p_corrected": self.p_corrected,
+            "false_sign": self.false_sign,
+            "share_wrong": self.share_wrong,
             "harmful": self.harmful,
+            "inseparable": list(self.inseparable),
         }
 
 
@@ -120,14 +136,13 @@ class HarmfulPairs:
     Args:
         tested: every pair that was looked at, reported ones first, the most harmful first.
         questions: that were asked.
-        p_any: of "no word hurts any class", from all pairs of both questions, corrected for the
-            number of tests.
+        p_any: for each question, the p of "no word hurts any class".
         notes: what a reader must know, a sentence each.
     """
 
     tested: tuple[PairRow, ...]
     questions: tuple[Question, ...] = QUESTIONS
-    p_any: float = 1.0
+    p_any: Mapping[Question, float] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -140,10 +155,10 @@ class HarmfulPairs:
 
     def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         columns = ("class", "word", "question", "costs", "with", "without", "tasks", "queries")
-        return (*columns, "images", "p corrected"), [
+        return (*columns, "images", "share wrong"), [
             (
                 row.class_name,
-                row.word,
+                row.words,
                 row.question,
                 f"{100 * row.estimate.value:.1f} "
                 f"[{100 * row.estimate.low:.1f}, {100 * row.estimate.high:.1f}] points",
@@ -152,7 +167,7 @@ class HarmfulPairs:
                 f"{row.n_tasks:,}",
                 f"{row.n_queries:,}",
                 f"{row.n_images:,}",
-                f"{row.p_corrected:.2g}",
+                f"{row.share_wrong:.2g}",
             )
             for row in self.rows[:MOST_SHOWN]
         ]
@@ -170,7 +185,7 @@ class HarmfulPairs:
         """Return the fields as JSON values; ``rows`` are all pairs that were looked at."""
         return {
             "questions": list(self.questions),
-            "p_any": self.p_any,
+            "p_any": dict(self.p_any),
             "rows": [row.to_json() for row in self.tested],
             "notes": list(self.notes),
         }
@@ -188,43 +203,40 @@ def harmful_pairs(
 ) -> HarmfulPairs:
     """Return which words hurt which classes, corrected for how many pairs were looked at.
 
-    Two questions are asked about a class and a word. *Tied*: the accuracy of the class in tasks
-    whose support ties it to the word, against its uniformly drawn tasks, if the queries were the
-    same images; what the other classes of a task do to it is removed first. Without uniformly drawn
-    tasks it is compared with its tasks that tie it to other words. *Present*: the accuracy of the
-    class's images that have the word, as queries, against its images without it; each answer is
-    compared with those to the other queries of the class in the same task, each image counts once,
-    and what the other words of the images do is removed, also of those that stand in the place of
-    the word where it is absent. Only uniformly drawn arms are used for *present*, since other
-    samplers choose queries by their words.
+    Two questions are asked about a class and a word, each judged alone. *Tied*: how much lower the
+    accuracy of the class is in tasks whose support ties it to the word than in uniformly drawn
+    ones, if the queries were the same images. Words tied to other classes, which draw queries that
+    have them to those classes, are effects of their own. Without uniformly drawn tasks a tied word
+    is compared with the other tied words of the class. *Present*: how much lower the accuracy of
+    the class's images with the word is, as queries, than that of its images without it. Only
+    uniformly drawn arms are used for *present*, since other samplers choose queries by their words.
 
     How pairs are judged, in three steps:
 
-    1. Each pair has an estimate, a standard error over tasks (tied) or images (present), and p of a
-       permutation test. Whether words make any difference at all is tested by Simes' test of all
-       pairs and by a permutation test of the sum of squares for each question. If p (``p_any``,
-       corrected for the number of tests) is above ``1 - level``, no pair is reported: of reports
-       about nothing, such as placebos, at most this share shows any pair.
-    2. What a pair costs is estimated given all pairs of the question (adaptive shrinkage): a word
-       that hurts many classes is likely to hurt another, and a difference that rests on few tasks
-       or images counts for little. ``estimate`` and its interval are those of this distribution;
-       ``with_word`` is what was observed, ``without`` that plus the difference before shrinkage.
-    3. Pairs are reported, the most certain first, as long as the expected share of those without
-       harm among them is at most ``wrong`` (``p_corrected``), if they cost at least ``least``.
+    1. All words of a class are estimated together by least squares, so that a word is not blamed
+       for another that it often comes with. Standard errors are robust, over tasks (tied) or images
+       (present): an image that is asked often is still one image. Words that cannot be told apart
+       are one group (``inseparable``); where every image has one of several words, each is compared
+       with those in its place.
+    2. What a pair costs is estimated given all pairs of the question (adaptive shrinkage), with a
+       prior that has a point mass at zero. ``estimate`` and its interval are those of this
+       distribution; ``with_word`` is what was observed, ``without`` that plus the cost before
+       shrinkage.
+    3. Pairs that cost at least ``least`` are reported, the most certain first, as long as the
+       expected share of those without harm among them is at most ``wrong`` (``share_wrong``).
+       Nothing is reported if Simes' test of "no word hurts any class" has p (``p_any``) above half
+       of ``1 - level``, so that at most ``1 - level`` of reports about nothing show any pair.
 
     Caveats: this is about these images and this model. A word stands for whatever occurs together
-    with it and is not a word of its own; a counterfactual image is the only proof. Words of other
-    classes hurt as well: half of the errors that these draw to themselves are not counted for
-    *tied*. On the embedded data set, some nineteen in twenty reported pairs cost anything and nine
-    in ten more than 2 points; half to nine in ten cost more than 10 points: to be sure of these,
-    choose a ``least`` of 0.1 and accept that fewer are found. With 150 tasks, or words in ten
-    images of a class, expect to miss most.
-    ``docs/words-that-hurt.md`` states how often reports were right.
+    with it and is not a word of its own; a counterfactual image is the only proof. With 150 tasks,
+    or words in a few images of a class, expect to miss most. ``docs/words-that-hurt.md`` states how
+    often reports were right.
 
     Args:
         run: a run, its folder or name, or what ``fsframework.evaluate`` returned.
-        question: ``tied`` or ``present``; by default both. The correction is for both in any case.
-        level: of intervals, and one minus the p below which anything is reported; between 0 and 1.
+        question: ``tied`` or ``present``; by default both.
+        level: of intervals, and one minus the share of reports about nothing that may show any
+            pair; between 0 and 1.
         least: share of correct answers that a reported word costs, at least 0.
         wrong: expected share of pairs without harm among those reported, between 0 and 1.
         pool: of outcomes: the images that the tasks were drawn from, with their words.
@@ -236,8 +248,8 @@ def harmful_pairs(
             need not hurt another that was trained alike.
         RecordError: the run does not exist or has no outcomes.
 
-    Source: Simes 1986; Goeman et al. 2004; Stephens 2017, False discovery rates: a new deal;
-    FewSTAB, Definition 1.
+    Source: Stephens 2017, False discovery rates: a new deal; Cameron, Gelbach & Miller 2011; Bell &
+    McCaffrey 2002; Smyth 2004; Simes 1986; FewSTAB, Definition 1.
     """
     _check(question, level, least, wrong)
     models, pool = models_and_pool(run, pool, runs_dir)
@@ -247,40 +259,20 @@ def harmful_pairs(
             "one of the runs; breakdown gives accuracies over all seeds"
         )
     outcomes = models[0]
-    n_words = len(words_of(pool))
+    words_of(pool)
     for tasks in outcomes.arms.values():
         tasks.verify(pool)
-    tables = [table for table in (*_tied(outcomes, pool), _present(outcomes, pool)) if len(table)]
-    likely = [pooled(table.effects(n_words)) for table in tables]
-    chances = np.concatenate([np.empty(0), *(one.below(0.0) for one in likely)])
-    p_any = _p_any(tables)
-    shares = shares_wrong(chances)
-    limit = wrong if p_any <= 1 - level else -1.0
-    rows: list[PairRow] = []
-    for table, one in zip(tables, likely, strict=True):
-        own = shares[len(rows) : len(rows) + len(table)]
-        rows += _rows(table, one, own, pool, level)
-    rows = [replace(row, harmful=_is_harmful(row, least, limit)) for row in rows]
+    limits = _Limits(level, least, wrong)
     asked = QUESTIONS if question is None else (question,)
-    chosen = [row for row in rows if row.question in asked]
-    chosen.sort(key=lambda row: (-row.harmful, -row.estimate.value, row.names, row.question))
-    notes = _notes(rows, outcomes, p_any, (level, least, wrong))
-    return HarmfulPairs(tuple(chosen), asked, p_any, notes)
-
-
-def _is_harmful(row: PairRow, least: float, limit: float) -> bool:
-    return row.p_corrected <= limit and row.estimate.value >= least
-
-
-def _p_any(tables: Sequence[_Table]) -> float:
-    """Return the p of "no word hurts any class": Simes' test of all pairs, and one per table.
-
-    The one test finds a few large effects, the others many small ones; Bonferroni's correction is
-    for trying all.
-    """
-    pairs = simes(np.concatenate([np.empty(0), *(table.p for table in tables)]))
-    tried = [pairs, *(table.p_any for table in tables)]
-    return min(1.0, len(tried) * min(tried))
+    rows: list[PairRow] = []
+    p_any: dict[Question, float] = {}
+    for one in asked:
+        designs = _tied(outcomes, pool) if one == "tied" else [_present(outcomes, pool)]
+        judged = [design.judged(limits) for design in designs]
+        rows += [row for found, _ in judged for row in found]
+        p_any[one] = min([1.0, *(len(judged) * p for _, p in judged)])
+    rows.sort(key=lambda row: (-row.harmful, -row.estimate.value, row.names, row.question))
+    return HarmfulPairs(tuple(rows), asked, p_any, _notes(rows, outcomes, p_any, limits))
 
 
 def _check(question: Question | None, level: float, least: float, wrong: float) -> None:
@@ -295,330 +287,237 @@ def _check(question: Question | None, level: float, least: float, wrong: float) 
         raise OptionError(f"{argument('wrong')} must lie between 0 and 1, not {wrong}")
 
 
+@dataclass(frozen=True)
+class _Limits:
+    """What is reported: see ``harmful_pairs``."""
+
+    level: float
+    least: float
+    wrong: float
+
+    @property
+    def by_chance(self) -> float:
+        """The p of "no word hurts any class" up to which a question reports anything."""
+        return (1 - self.level) / len(QUESTIONS)
+
+
 @dataclass(frozen=True, eq=False)
-class _Table:
-    """Pairs in one role, an entry each.
+class _Class:
+    """The effects of words on one class.
 
     Args:
-        question: the role; ``arms`` whose tasks are used; ``closed`` whether they share images.
-        label: of the class; ``word`` its index.
-        value: accuracy without the word minus that with it; ``error`` its standard error.
-        scale: how much the class's accuracy varies, relative to the other classes.
-        p: one-sided, of no harm.
-        with_word: accuracy with the word; ``without`` that without it.
-        counts: int ``(n, 3)``: tasks, queries and images.
-        p_any: of "the values do not depend on the words".
+        name: of the class; ``words`` those of each effect, the commonest of a group first.
+        found: the effects.
+        accuracy: float ``(k,)``, with the word; ``counts`` int ``(k, 3)``: tasks, queries, images.
+    """
+
+    name: str
+    words: Sequence[tuple[str, ...]]
+    found: Effects
+    accuracy: FloatArray
+    counts: IntArray
+
+    def only(self, kept: BoolArray) -> Self:
+        """Return the effects that are kept and can be estimated."""
+        kept = kept & np.isfinite(self.found.value)
+        words = [words for words, one in zip(self.words, kept, strict=True) if one]
+        return type(self)(
+            self.name, words, self.found.only(kept), self.accuracy[kept], self.counts[kept]
+        )
+
+    @property
+    def expected(self) -> FloatArray:
+        """The variance of each effect if all units of the class varied alike."""
+        reach, freedom = self.found.reach, self.found.freedom
+        used = reach > 0
+        if not used.any():
+            return reach
+        usual = np.average(self.found.variance[used] / reach[used], weights=freedom[used])
+        return np.asarray(reach * usual)
+
+
+@dataclass(frozen=True, eq=False)
+class _Design:
+    """The effects of words on all classes in one question, which are judged together.
+
+    Args:
+        arms: whose tasks are named in estimates; ``closed`` whether tasks share images.
     """
 
     question: Question
     arms: tuple[str, ...]
     closed: bool
-    label: IntArray
-    word: IntArray
-    value: FloatArray
-    error: FloatArray
-    scale: FloatArray
-    p: FloatArray
-    with_word: FloatArray
-    without: FloatArray
-    counts: IntArray
-    p_any: float
+    classes: Sequence[_Class]
 
-    def __len__(self) -> int:
-        return len(self.label)
-
-    def effects(self, n_words: int) -> Effects:
-        """Return what the words cost, for all pairs together."""
-        _, kind = np.unique(self.word, return_inverse=True)
-        return Effects(self.value, self.error, kind, self.scale)
-
-
-@dataclass(frozen=True, eq=False)
-class _Known:
-    """What is known of the differences, without a word minus with it.
-
-    Args:
-        more: float ``(n_classes, n_words)``, what is added to each; ``left`` the factor on the
-            variance of the values that goes with it.
-        doubt: float ``(n_classes,)``, variance of what is added.
-    """
-
-    more: FloatArray
-    left: FloatArray
-    doubt: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class _Units:
-    """What classes are judged by: tasks with their tied word, or images with their words.
-
-    Args:
-        label: int ``(n,)``, class of each; ``value`` its accuracy, relative to that of its class.
-        unit: int ``(k,)``, the units that have a word, each as often as it has one; ``word`` which.
-        lost: float ``(n_classes,)``, degrees of freedom spent on ``value`` besides the mean.
-        level: float ``(n_classes,)``, accuracy of each class.
-        asked: float ``(n,)``, queries behind each unit.
-        known: of the differences, besides the values.
-    """
-
-    label: IntArray
-    value: FloatArray
-    unit: IntArray
-    word: IntArray
-    lost: FloatArray
-    level: FloatArray
-    asked: FloatArray
-    known: _Known
-
-    def table(
-        self, n_words: int, question: Question, arms: tuple[str, ...], *, closed: bool
-    ) -> tuple[_Table, IntArray, BoolArray]:
-        """Compare the units with each word with those without it.
-
-        Returns:
-            The pairs that are looked at, without their counts; the pair of each entry of ``unit``,
-            numbered before the others were left out; and which were kept.
-        """
-        n_classes = len(self.level)
-        keys, pair = np.unique(self.label[self.unit] * n_words + self.word, return_inverse=True)
-        label = keys // n_words
-        whole = Sample.of(self.label, self.value, n_classes)
-        having = Sample.of(pair, self.value[self.unit], len(keys))
-        others = whole.at(label).less(having)
-        kept = (having.count >= FEWEST) & (others.count >= FEWEST_OTHERS)
-        asked = np.bincount(self.label, self.asked, minlength=n_classes)
-        floor = 0.25 / np.maximum(asked, 1)  # where every answer is the same
-        correction = (whole.count - 1) / np.maximum(whole.count - 1 - self.lost, 1)
-        spread = np.maximum(whole.variance * correction, floor)
-        word = keys % n_words
-        more, left = self.known.more[label, word], self.known.left[label, word]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = differences(whole.at(label), having, spread[label])
-        value = found.value + more
-        error = np.sqrt(found.error**2 * left + self.known.doubt[label])
-        seen = np.unique(label[kept])
-        scale = np.sqrt(spread) / (np.sqrt(spread[seen]).mean() if len(seen) else 1.0)
-        with_word = self.level[label] + having.mean
-        table = _Table(
-            question,
-            arms,
-            closed,
-            label[kept],
-            word[kept],
-            value[kept],
-            error[kept],
-            np.maximum(scale, _LEAST_SCALE)[label[kept]],
-            found.p[kept],
-            with_word[kept],
-            (with_word + value)[kept],
-            np.zeros((int(kept.sum()), 3), np.int64),
-            no_difference(self.label, self.value, self.unit, self.word),
+    def judged(self, limits: _Limits) -> tuple[list[PairRow], float]:
+        """Return the rows, and the p of "no word hurts any class"."""
+        found = [one.found for one in self.classes]
+        value, accuracy = (
+            np.concatenate([np.empty(0), *parts])
+            for parts in ([one.value for one in found], [one.accuracy for one in self.classes])
         )
-        return table, pair, kept
+        counts = np.concatenate([np.empty((0, 3), int), *(one.counts for one in self.classes)])
+        error, freedom = self._errors(counts[:, 1])
+        p = one_sided(value, error, freedom)
+        p_any = simes(p)
+        likely = posterior(value, normal_errors(value, error, freedom))
+        mean, false_sign = likely.mean, likely.below(0.0)
+        low, high = (likely.quantile((1 + side * limits.level) / 2) for side in (-1, 1))
+        low, high = np.minimum(low, mean), np.maximum(high, mean)
+        wrong = shares_wrong(false_sign, mean >= limits.least)
+        harmful = (mean >= limits.least) & (wrong <= limits.wrong) & (p_any <= limits.by_chance)
+        names = [(one.name, words) for one in self.classes for words in one.words]
+        rows = [
+            PairRow(
+                name,
+                words[0],
+                self.question,
+                self._estimate(mean[i], (low[i], high[i]), counts[i], limits.level),
+                float(accuracy[i]),
+                float(np.clip(accuracy[i] + value[i], 0, 1)),
+                *counts[i].tolist(),
+                p=float(p[i]),
+                false_sign=float(false_sign[i]),
+                share_wrong=float(wrong[i]),
+                harmful=bool(harmful[i]),
+                inseparable=words[1:],
+            )
+            for i, (name, words) in enumerate(names)
+        ]
+        return rows, p_any
+
+    def _errors(self, n_queries: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the standard error of each effect and its degrees of freedom."""
+        variance, freedom, expected = (
+            np.concatenate([np.empty(0), *parts])
+            for parts in (
+                [one.found.variance for one in self.classes],
+                [one.found.freedom for one in self.classes],
+                [one.expected for one in self.classes],
+            )
+        )
+        variance, freedom = moderated(variance, freedom, expected)
+        # Where all answers are alike, no less than one more answer could change.
+        return np.maximum(np.sqrt(variance), 0.5 / np.maximum(n_queries, 1)), freedom
+
+    def _estimate(
+        self, mean: float, interval: tuple[float, float], counts: IntArray, level: float
+    ) -> Estimate:
+        return Estimate(
+            "harm",
+            float(mean),
+            float(interval[0]),
+            float(interval[1]),
+            level,
+            "closed" if self.closed else "open",
+            False,
+            "pooled",
+            int(counts[0]),
+            int(counts[2]),
+            share=True,
+            arms=self.arms,
+            higher_is_better=False,
+        )
 
 
-def _tied(outcomes: ArmOutcomes, pool: ImagePool) -> list[_Table]:
-    """Compare the tasks of a class that tie it to a word with those that do not."""
+def _tied(outcomes: ArmOutcomes, pool: ImagePool) -> list[_Design]:
+    """Return the effects of tied words, for each arm whose classes are tied to words.
+
+    Whether words tied to other classes also send queries to third classes cannot be told class by
+    class without loss. Of the fits with and without such effects, the one that blames the class's
+    own words less is returned.
+    """
+    uniform = _uniform(outcomes)
     found = []
-    n_classes, n_words = len(pool.class_names), len(words_of(pool))
-    uniform = [arm for arm in outcomes if outcomes.arms[arm].uniform]
-    for arm, answered in outcomes.items():
-        tasks = outcomes.arms[arm]
-        tied = tied_words(tasks, pool)
-        if not (tied >= 0).any():
+    for arm, tasks in outcomes.arms.items():
+        if not (tied_words(tasks, pool) >= 0).any():
             continue
-        accuracy = np.asarray(answered.class_accuracy)
-        value, lost = without_other_classes(tasks, accuracy, tied >= 0, n_classes)
-        task, way = np.nonzero(tied >= 0)
-        label, word = tasks.classes[task, way], tied[task, way]
-        counted = np.bincount(label, minlength=n_classes)
-        level = np.bincount(label, accuracy[task, way], minlength=n_classes)
-        others = [one for one in uniform if one != arm]
-        cost, doubt = cost_of_tied_words(outcomes, pool, arm, others)
-        units = _Units(
-            label,
-            value[task, way],
-            np.arange(len(label)),
-            word,
-            lost,
-            level / np.maximum(counted, 1),
-            np.full(len(label), float(tasks.n_query)),
-            _Known(
-                np.broadcast_to(cost[:, None], (n_classes, n_words)),
-                np.ones((n_classes, n_words)),
-                doubt,
-            ),
+        arms = [arm, *(one for one in uniform if one != arm)]
+        fits = [
+            _tied_of_class(answers, pool)
+            for answers in answers_by_class(outcomes, pool, arms)
+            if (answers.tied >= 0).any()
+        ]
+        classes = min(
+            zip(*fits, strict=True),
+            key=lambda fit: sum(float(one.found.value.sum()) for one in fit),
         )
-        closed = answered.scope == "closed"
-        table, pair, kept = units.table(n_words, "tied", (arm,), closed=closed)
-        n_tasks = np.bincount(pair, minlength=len(kept))
-        support = np.repeat(pair, tasks.n_shot), tasks.support[task, way].ravel()
-        counts = [n_tasks, n_tasks * tasks.n_query, _distinct(*support, len(kept), len(pool))]
-        table.counts[:] = np.stack(counts, axis=1)[kept]
-        found.append(table)
+        found.append(_Design("tied", (arm,), outcomes[arm].scope == "closed", classes))
     return found
 
 
-def without_other_classes(
-    tasks: TaskSet, accuracy: FloatArray, used: BoolArray, n_classes: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return how accuracies differ from what class and other classes of the task let expect.
-
-    The effects of the other classes on the accuracy of a class are estimated by ridge regression,
-    since some classes are confused with each other.
-
-    Args:
-        accuracy: float ``(T, way)``; ``used`` bool ``(T, way)``, where it counts.
-
-    Returns:
-        Float ``(T, way)``, 0 where it does not count, and the degrees of freedom spent on the
-        other classes, ``(n_classes,)``.
-    """
-    rest, lost = np.zeros(accuracy.shape), np.zeros(n_classes)
-    task, way = np.nonzero(used)
-    label = tasks.classes[task, way]
-    order = np.argsort(label, kind="stable")
-    ends = np.cumsum(np.bincount(label, minlength=n_classes))
-    for one in range(n_classes):
-        rows = order[ends[one - 1] if one else 0 : ends[one]]
-        if not len(rows):
-            continue
-        place = task[rows], way[rows]
-        y = accuracy[place] - accuracy[place].mean()
-        others = np.zeros((len(rows), n_classes))
-        others[np.arange(len(rows))[:, None], tasks.classes[place[0]]] = 1
-        others[:, one] = 0
-        others -= others.mean(axis=0)
-        if len(rows) < n_classes:  # the smaller of two equal systems
-            gram = others @ others.T
-            solved = np.linalg.solve(gram + _RIDGE * np.eye(len(rows)), np.c_[gram, y])
-            fitted, lost[one] = gram @ solved[:, -1], np.trace(solved[:, :-1])
-        else:
-            gram = others.T @ others
-            solved = np.linalg.solve(gram + _RIDGE * np.eye(n_classes), np.c_[gram, others.T @ y])
-            fitted, lost[one] = others @ solved[:, -1], np.trace(solved[:, :-1])
-        rest[place] = y - fitted
-    return rest, lost
-
-
-def _present(outcomes: ArmOutcomes, pool: ImagePool) -> _Table:
-    """Compare the images of a class that have a word, as queries, with those that lack it."""
-    uniform = [arm for arm in outcomes if outcomes.arms[arm].uniform]
-    arms = uniform or list(outcomes)
-    n_images, n_classes, n_words = len(pool), len(pool.class_names), len(words_of(pool))
-    images = {arm: described_images(outcomes.arms[arm], pool) for arm in arms}
-    answers = Answers.of(outcomes, images, n_images)
-    asked = answers.asked
-    chosen = np.flatnonzero(asked)
-    label = pool.labels[chosen]
-    by_class = [
-        np.bincount(label, of[chosen], minlength=n_classes) for of in (answers.right, asked)
-    ]
-    value = answers.value[chosen]
-    n_own = np.maximum(np.bincount(label, minlength=n_classes), 1)
-    value -= (np.bincount(label, value, minlength=n_classes) / n_own)[label]
-    assert pool.attributes is not None
-    unit, word = entries(*pool.attributes.csr(chosen), np.arange(len(chosen)))
-    other = OtherWords.of((label, value), (unit, word), (n_classes, n_words))
-    units = _Units(
-        label,
-        value,
-        unit,
-        word,
-        np.zeros(n_classes),
-        by_class[0] / np.maximum(by_class[1], 1),
-        asked[chosen],
-        _Known(-other.explained, other.left, np.zeros(n_classes)),
-    )
-    closed = any(outcomes[arm].scope == "closed" for arm in arms)
-    used = tuple(arms) if len(arms) == 1 else ()
-    table, pair, kept = units.table(n_words, "present", used, closed=closed)
-    number = np.full(n_images, -1)
-    number[chosen] = np.arange(len(chosen))
-    n_tasks = np.zeros(len(kept), np.int64)
-    start = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=len(chosen)))])
-    for arm in arms:
-        shown = number[images[arm]]
-        query, own = entries(start, pair, shown.ravel())
-        task = query // shown[0].size
-        n_tasks += _distinct(own, task, len(kept), len(shown))
-    counts = [
-        n_tasks,
-        np.bincount(pair, asked[chosen][unit], minlength=len(kept)).astype(np.int64),
-        np.bincount(pair, minlength=len(kept)),
-    ]
-    table.counts[:] = np.stack(counts, axis=1)[kept]
-    return table
-
-
-def _distinct(group: IntArray, member: IntArray, n_groups: int, n_members: int) -> IntArray:
-    """Return how many distinct members each group has."""
-    keys = np.sort(group.astype(np.int64) * n_members + member)
-    first = np.ones(len(keys), bool)
-    first[1:] = keys[1:] != keys[:-1]
-    return np.bincount(keys[first] // n_members, minlength=n_groups)
-
-
-def _rows(
-    table: _Table, likely: Pooled, shares: FloatArray, pool: ImagePool, level: float
-) -> list[PairRow]:
-    """Return the rows of a table, none of them reported yet."""
-    mean = likely.mean
-    low, high = (likely.quantile(share) for share in ((1 - level) / 2, (1 + level) / 2))
-    low, high = np.minimum(low, mean), np.maximum(high, mean)
-    words = words_of(pool)
+def _tied_of_class(answers: ClassAnswers, pool: ImagePool) -> list[_Class]:
+    """Return the effects with and without those of other words on third classes."""
+    words = ClassWords.of(answers.shown, pool)
+    tied = answers.tied >= 0
+    # A tied word that too few images have or lack is an effect of its own.
+    alone = len(words.group) + np.arange(len(words.group))
+    key = np.where(words.group >= 0, words.group, alone)
+    keys, own = np.unique(key[answers.tied[tied]], return_inverse=True)
+    number = np.full(len(tied), -1)
+    number[tied] = own
+    support = np.repeat(own, answers.support.shape[1]), answers.support[tied].ravel()
+    n_queries = np.bincount(own, minlength=len(keys))
+    n_tasks = distinct(own, answers.task[tied], len(keys))
+    n_others = len(np.unique(answers.task)) - n_tasks
+    counts = np.stack([n_tasks, n_queries, distinct(*support, len(keys))], axis=1)
+    kept = (n_tasks >= _FEWEST_TASKS) & (n_others >= _FEWEST_OTHERS)
+    names = [words.names(np.flatnonzero(key == one)) for one in keys]
+    accuracy = np.bincount(own, answers.right[tied], minlength=len(keys)) / n_queries
     return [
-        PairRow(
-            pool.class_names[table.label[i]],
-            words[table.word[i]],
-            table.question,
-            Estimate(
-                "harm",
-                float(mean[i]),
-                float(low[i]),
-                float(high[i]),
-                level,
-                "closed" if table.closed else "open",
-                False,
-                "pooled",
-                int(table.counts[i, 0]),
-                int(table.counts[i, 2]),
-                share=True,
-                arms=table.arms,
-                higher_is_better=False,
-            ),
-            float(np.clip(table.with_word[i], 0, 1)),
-            float(np.clip(table.without[i], 0, 1)),
-            n_tasks=int(table.counts[i, 0]),
-            n_queries=int(table.counts[i, 1]),
-            n_images=int(table.counts[i, 2]),
-            p=float(table.p[i]),
-            p_corrected=float(shares[i]),
-            harmful=False,
-        )
-        for i in range(len(table))
+        _Class(pool.class_names[answers.label], names, found, accuracy, counts).only(kept)
+        for found in rows_of_tied(answers, words, number).fitted()
     ]
+
+
+def _present(outcomes: ArmOutcomes, pool: ImagePool) -> _Design:
+    """Return the effects of words that are present in a query."""
+    arms = _uniform(outcomes) or list(outcomes)
+    classes = [_present_of_class(one, pool) for one in answers_by_class(outcomes, pool, arms)]
+    closed = any(outcomes[arm].scope == "closed" for arm in arms)
+    return _Design("present", tuple(arms) if len(arms) == 1 else (), closed, classes)
+
+
+def _present_of_class(answers: ClassAnswers, pool: ImagePool) -> _Class:
+    words = ClassWords.of(answers.shown, pool)
+    query, own = np.nonzero(words.having)
+    n_groups = words.having.shape[1]
+    n_queries = words.having.sum(axis=0)
+    n_tasks = distinct(own, answers.task[query], n_groups)
+    counts = np.stack([n_tasks, n_queries, distinct(own, answers.shown[query], n_groups)], axis=1)
+    return _Class(
+        pool.class_names[answers.label],
+        [words.names(np.flatnonzero(words.group == one)) for one in range(n_groups)],
+        rows_of_present(answers, words).fitted()[0],
+        words.having.T @ answers.right / np.maximum(n_queries, 1),
+        counts,
+    ).only(np.ones(n_groups, bool))
+
+
+def _uniform(outcomes: ArmOutcomes) -> list[str]:
+    return [arm for arm in outcomes if outcomes.arms[arm].uniform]
 
 
 def _notes(
     rows: Sequence[PairRow],
     outcomes: ArmOutcomes,
-    p_any: float,
-    limits: tuple[float, float, float],
+    p_any: Mapping[Question, float],
+    limits: _Limits,
 ) -> tuple[str, ...]:
-    level, least, wrong = limits
-    counted = {one: sum(row.question == one for row in rows) for one in QUESTIONS}
+    counted = {one: sum(row.question == one for row in rows) for one in p_any}
+    how = {"tied": "tied to the class in the support", "present": "present in a query"}
+    looked = " and ".join(f"{counted[one]:,} with the word {how[one]}" for one in p_any)
     notes = [
-        f"{counted['tied']:,} pairs were looked at with the word tied to the class in the support, "
-        f"{counted['present']:,} with the word present in a query; those reported cost at least "
-        f"{100 * least:g} points, and at most {100 * wrong:g} % of them are expected to be wrong"
+        f"pairs looked at: {looked}; those reported cost at least {100 * limits.least:g} points, "
+        f"and at most {100 * limits.wrong:g} % of those of a question are expected to be harmless"
     ]
-    if p_any > 1 - level:
-        notes.append(
-            f"no pair is reported: that no word hurts any class has p = {p_any:.2g}, above "
-            f"{1 - level:.2g}"
-        )
-    if not counted["tied"]:
+    notes += [
+        f"no pair is reported with the word {how[one]}: that no word hurts any class has "
+        f"p = {p:.2g}, above {limits.by_chance:.2g}"
+        for one, p in p_any.items()
+        if counted[one] and p > limits.by_chance
+    ]
+    if counted.get("tied") == 0:
         notes.append("no class is tied to the same word in enough tasks to say what that costs")
     if any(tasks.placebo for tasks in outcomes.arms.values()):
         notes.append("this is a placebo: words are those of other images of the class")

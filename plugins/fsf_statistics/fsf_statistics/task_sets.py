@@ -16,8 +16,8 @@ _RESERVED = (*_ALWAYS, "count", "method", "seeds", "set")
 
 _MAKE_TASKS = ("dataset", "detector", "sampler")
 _SET_TASKS = (
-    "task_seed", "split", "attributes", "min_count", "drop_words", "drop_class_words", "placebo",
-    "task_file",
+    "task_seed", "split", "attributes", "min_count", "drop_words", "drop_class_words",
+    "drop_words_in_classes", "placebo", "task_file",
 )  # fmt: skip
 
 

@@ -1,26 +1,23 @@
-"""Harmful pairs in a simulated world, and the parts of their statistics."""
+"""Harmful pairs in simulated worlds whose truth is known."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 
 import numpy as np
 import pytest
-from scipy import special, stats
 
-from fsf_statistics.harm import harmful_pairs, without_other_classes
-from fsf_statistics.pooling import Effects, pooled, shares_wrong, simes
-from fsf_statistics.tails import Sample, differences, upper_tail
+from fsf_statistics import HarmfulPairs, harmful_pairs
 from fsframework.errors import DataError, OptionError
 from fsframework.values import (
     ArmOutcomes,
     Arms,
     AttributeTable,
+    BoolArray,
     Contrast,
-    FloatArray,
     ImagePool,
+    IntArray,
     Outcomes,
     TaskSet,
 )
@@ -28,11 +25,18 @@ from fsframework.values import (
 N_CLASSES, N_IMAGES, WORDS = 6, 40, ("bush", "grass", "lake", "sand", "sofa")
 
 
-def world(seed: int = 0) -> ImagePool:
-    """Six classes of 40 images, which have each of five words with probability 0.3."""
+def world(seed: int = 0, *, lake_with_sand: tuple[float, float] = (0.3, 0.3)) -> ImagePool:
+    """Six classes of 40 images, which have each of five words with probability 0.3.
+
+    Args:
+        lake_with_sand: probability of ``lake`` in images with ``sand``, and in the others.
+    """
     rng = np.random.default_rng(seed)
     keys = tuple(f"{i:03}" for i in range(N_CLASSES * N_IMAGES))
     has = rng.random((len(keys), len(WORDS))) < 0.3
+    if lake_with_sand != (0.3, 0.3):
+        chance = np.where(has[:, WORDS.index("sand")], *lake_with_sand)
+        has[:, WORDS.index("lake")] = rng.random(len(keys)) < chance
     table = AttributeTable.from_words(keys, [np.array(WORDS)[row] for row in has])
     labels = np.repeat(np.arange(N_CLASSES), N_IMAGES)
     return ImagePool(keys, labels, tuple("abcdef"), {}, table)
@@ -58,11 +62,19 @@ def drawn(pool: ImagePool, n_tasks: int, seed: int) -> Arms:
 
 
 def answered(
-    pool: ImagePool, arms: Arms, seed: int, *, present: float = 0.0, tied: float = 0.0
+    pool: ImagePool,
+    arms: Arms,
+    seed: int,
+    *,
+    present: float = 0.0,
+    tied: float = 0.0,
+    sand: float = 0.0,
+    drawn_away: float = 0.0,
 ) -> ArmOutcomes:
-    """Answers that are right with probability 0.9 less what two words cost.
+    """Answers that are right with probability 0.9 less what words cost.
 
-    ``grass`` in a query costs class a, ``sofa`` tied in the support class b.
+    ``grass`` in a query costs class a, ``sofa`` tied in the support class b; ``sand`` in a query
+    costs all classes. A query that has the word tied to another class is ``drawn_away`` to it.
     """
     rng, grass, sofa = np.random.default_rng(seed), WORDS.index("grass"), WORDS.index("sofa")
     assert pool.attributes is not None
@@ -71,10 +83,25 @@ def answered(
         grassy = pool.attributes.column(grass)[tasks.query]
         hurt = present * (grassy & (tasks.classes == 0)[..., None])
         hurt = hurt + tied * ((tasks.attribute == sofa) & (tasks.classes == 1))[..., None]
+        hurt = hurt + sand * pool.attributes.column(WORDS.index("sand"))[tasks.query]
         right = rng.random(tasks.query.shape) < 0.9 - hurt
         truth = np.arange(3)[None, :, None]
-        found[arm] = Outcomes.of(tasks, np.where(right, truth, (truth + 1) % 3))
+        answer = np.where(right, truth, (truth + rng.integers(1, 3, tasks.query.shape)) % 3)
+        for way in range(3):
+            tied_to = tasks.attribute[:, way, None, None]
+            there = (truth != way) & (tied_to >= 0) & _has(pool, tasks.query, tied_to)
+            answer = np.where(there & (rng.random(there.shape) < drawn_away), way, answer)
+        found[arm] = Outcomes.of(tasks, answer)
     return ArmOutcomes(found, arms)
+
+
+def _has(pool: ImagePool, image: IntArray, word: IntArray) -> BoolArray:
+    assert pool.attributes is not None
+    return pool.attributes.rows(np.arange(len(pool)))[image, word]
+
+
+def _reported(found: HarmfulPairs) -> set[tuple[str, str, str]]:
+    return {(*row.names, row.question) for row in found.rows}
 
 
 POOL = world()
@@ -84,14 +111,87 @@ HARM = answered(POOL, ARMS, 0, present=0.3, tied=0.3)
 
 def test_the_two_words_that_hurt_are_found_and_no_other() -> None:
     found = harmful_pairs(HARM, pool=POOL)
-    names = {(row.names, row.question) for row in found.rows}
-    assert names == {(("a", "grass"), "present"), (("b", "sofa"), "tied")}
+    assert _reported(found) == {("a", "grass", "present"), ("b", "sofa", "tied")}
     for row in found.rows:
         assert row.estimate.low <= 0.3 <= row.estimate.high
         assert row.with_word == pytest.approx(0.6, abs=0.08)
         assert row.without == pytest.approx(0.9, abs=0.1)
         assert row.p < 1e-3
-    assert found.p_any < 1e-3
+    assert max(found.p_any.values()) < 1e-3
+
+
+def test_a_word_costs_what_least_squares_on_all_words_says() -> None:
+    tasks, answers = ARMS["random"], HARM["random"]
+    task, way = np.nonzero(tasks.classes == 0)
+    right = (answers.predictions[task, way] == way[:, None]).ravel().astype(float)
+    assert POOL.attributes is not None
+    words = POOL.attributes.rows(tasks.query[task, way].ravel()).astype(float)
+    dummies = np.repeat(np.eye(len(task)), tasks.n_query, axis=0)
+    effects = np.linalg.lstsq(np.hstack([words, dummies]), right, rcond=None)[0]
+    rows = [r for r in harmful_pairs(HARM, "present", pool=POOL).tested if r.class_name == "a"]
+    for row in rows:
+        cost = row.without - row.with_word
+        assert cost == pytest.approx(-effects[WORDS.index(row.word)], abs=1e-9)
+
+
+def test_a_word_that_comes_with_a_costly_one_is_not_blamed() -> None:
+    """``w00`` costs every class 25 points; ``w01`` is in 80 % of its images, in 20 % of others."""
+    rng, names = np.random.default_rng(0), np.array([f"w{i:02}" for i in range(20)])
+    has = rng.random((1600, 20)) < 0.3
+    has[:, 1] = rng.random(1600) < np.where(has[:, 0], 0.8, 0.2)
+    keys = tuple(f"{i:04}" for i in range(1600))
+    table = AttributeTable.from_words(keys, [names[row] for row in has])
+    pool = ImagePool(keys, np.repeat(np.arange(16), 100), tuple("abcdefghijklmnop"), {}, table)
+    classes = np.stack([rng.permutation(16)[:4] for _ in range(600)])
+    images = np.stack(
+        [[rng.choice(pool.members(c), 11, replace=False) for c in row] for row in classes]
+    )
+    tasks = TaskSet.of(
+        pool, classes, images[..., :1], images[..., 1:], sampler="random", options={}, seed=0
+    )
+    tasks = dataclasses.replace(tasks, arm="random", uniform=True)
+    chance = 0.85 - 0.25 * has[:, 0] - 0.1 * rng.standard_normal(1600)
+    truth = np.arange(4)[:, None]
+    right = rng.random(tasks.query.shape) < chance[tasks.query]
+    answers = Outcomes.of(tasks, np.where(right, truth, (truth + 1) % 4))
+    outcomes = ArmOutcomes({"random": answers}, Arms({"random": tasks}))
+    words = [row.word for row in harmful_pairs(outcomes, "present", pool=pool).rows]
+    assert (words.count("w00"), words.count("w01")) == (16, 0)
+    # Of 18 pairs, 2 may be wrong.
+    assert len(words) <= 18
+
+
+def test_a_class_is_not_blamed_for_the_words_of_others() -> None:
+    arms = drawn(POOL, 600, 2)
+    outcomes = answered(POOL, arms, 2, drawn_away=0.4)
+    assert not harmful_pairs(outcomes, "tied", pool=POOL).rows
+    # Its own word is found beside those.
+    outcomes = answered(POOL, arms, 2, drawn_away=0.4, tied=0.4)
+    assert _reported(harmful_pairs(outcomes, "tied", pool=POOL)) == {("b", "sofa", "tied")}
+
+
+@pytest.mark.parametrize("together", [1.0, 0.97])
+def test_words_that_always_come_together_are_one_group(together: float) -> None:
+    pool = world(3, lake_with_sand=(together, 0.0))
+    found = harmful_pairs(answered(pool, drawn(pool, 600, 3), 3, sand=0.3), "present", pool=pool)
+    assert {(row.word, *row.inseparable) for row in found.rows} <= {
+        ("lake", "sand"), ("sand", "lake")
+    }  # fmt: skip
+    assert len(found) == N_CLASSES
+    assert "lake + sand" in repr(found) or "sand + lake" in repr(found)
+    assert found.to_json()["rows"][0]["inseparable"] == [*found.rows[0].inseparable]
+    for row in found.rows:
+        assert row.estimate.low <= 0.3 <= row.estimate.high
+
+
+def test_of_two_words_one_of_which_each_image_has_one_costs_what_the_other_saves() -> None:
+    pool = world(4, lake_with_sand=(0.0, 1.0))
+    rows = harmful_pairs(answered(pool, drawn(pool, 600, 4), 4, sand=0.3), "present", pool=pool)
+    cost = {row.names: row.without - row.with_word for row in rows.tested}
+    for name in "abcdef":
+        assert cost[name, "sand"] == pytest.approx(-cost[name, "lake"])
+        assert cost[name, "sand"] == pytest.approx(0.3, abs=0.15)
+    assert {row.word for row in rows.rows} == {"sand"}
 
 
 def test_numbers_behind_a_pair_by_hand() -> None:
@@ -117,17 +217,33 @@ def test_nothing_is_reported_where_no_word_hurts() -> None:
     assert reported < 7
 
 
-def test_one_question_is_corrected_for_both() -> None:
+def test_each_question_is_judged_alone() -> None:
     both = harmful_pairs(HARM, pool=POOL)
     for question in ("tied", "present"):
         one = harmful_pairs(HARM, question, pool=POOL)
         assert one.tested == tuple(row for row in both.tested if row.question == question)
-        assert one.questions == (question,)
+        assert (one.questions, one.p_any) == ((question,), {question: both.p_any[question]})
+    # Strong effects in one question are no evidence for the other.
+    for seed in range(10):
+        outcomes = answered(POOL, ARMS, 200 + seed, sand=0.4)
+        assert not [
+            row for row in harmful_pairs(outcomes, pool=POOL).rows if row.question == "tied"
+        ]
+
+
+def test_the_share_wrong_is_the_mean_chance_of_a_wrong_sign() -> None:
+    found = harmful_pairs(HARM, "present", pool=POOL, least=0.0, wrong=0.5)
+    claims = sorted(row.false_sign for row in found.tested if row.estimate.value >= 0)
+    shares = [float(np.mean(claims[: n + 1])) for n in range(len(claims))]
+    rows = sorted(found.tested, key=lambda row: row.false_sign)
+    told = [row.share_wrong for row in rows if row.estimate.value >= 0]
+    assert told == pytest.approx(shares)
+    assert len(found) == sum(share <= 0.5 for share in shares)
 
 
 def _told(outcomes: ArmOutcomes, pool: ImagePool) -> dict:
     found = harmful_pairs(outcomes, pool=pool).tested
-    values = [(r.estimate.value, r.p, r.p_corrected, float(r.harmful)) for r in found]
+    values = [(r.estimate.value, r.p, r.share_wrong, float(r.harmful)) for r in found]
     names = [(r.names, r.question) for r in found]
     return {name: pytest.approx(v, abs=1e-6) for name, v in zip(names, values, strict=True)}
 
@@ -189,75 +305,3 @@ def test_options_are_checked() -> None:
     bare = ImagePool(POOL.keys, POOL.labels, POOL.class_names)
     with pytest.raises(DataError, match="have no words"):
         harmful_pairs(HARM, pool=bare)
-
-
-def test_other_classes_are_removed_by_ridge_regression() -> None:
-    tasks = ARMS["biased"]
-    rng = np.random.default_rng(0)
-    accuracy = rng.random(tasks.classes.shape)
-    rest, lost = without_other_classes(tasks, accuracy, tasks.attribute >= 0, N_CLASSES)
-    task, way = np.nonzero(tasks.classes == 2)
-    design = np.zeros((len(task), N_CLASSES))
-    for row, t in enumerate(task):
-        design[row, tasks.classes[t]] = 1
-    design[:, 2] = 0
-    design -= design.mean(axis=0)
-    y = accuracy[task, way] - accuracy[task, way].mean()
-    hat = design @ np.linalg.inv(design.T @ design + 5 * np.eye(N_CLASSES)) @ design.T
-    assert rest[task, way] == pytest.approx(y - hat @ y)
-    assert lost[2] == pytest.approx(np.trace(hat))
-    few = without_other_classes(tasks[:4], accuracy[:4], tasks.attribute[:4] >= 0, 50)
-    assert np.isfinite(few[0]).all()  # more classes than tasks
-
-
-def _samples(values: FloatArray, has: FloatArray) -> tuple[Sample, Sample]:
-    one = np.zeros(len(values), np.int64)
-    return Sample.of(one, values, 1), Sample.of(one[has], values[has], 1)
-
-
-def test_p_is_nearly_that_of_all_permutations() -> None:
-    values = np.array([1, 1, 1, 0.9, 0.9, 1, 0.8, 1, 0.7, 1, 0.9, 1, 0.4, 0.6, 1, 0.8])
-    for chosen in ([12, 13, 8], [12, 6, 3], [0, 8, 13]):
-        whole, having = _samples(values, np.array(chosen))
-        found = differences(whole, having, whole.variance)
-        sums = [values[list(c)].sum() for c in itertools.combinations(range(16), 3)]
-        exact = np.mean(np.array(sums) <= values[chosen].sum() + 1e-9)
-        assert found.p[0] == pytest.approx(exact, rel=0.6, abs=2e-3)
-        rest = np.delete(values, chosen)
-        assert found.value[0] == pytest.approx(rest.mean() - values[chosen].mean())
-        spread = 50 * values.var(ddof=1)  # as of 50 more values of each group
-        variance = sum(
-            ((len(of) - 1) * of.var(ddof=1) + spread) / (len(of) + 49) / len(of)
-            for of in (values[chosen], rest)
-        )
-        assert found.error[0] == pytest.approx(np.sqrt(variance))
-
-
-def test_upper_tail_is_pearsons_type_iii() -> None:
-    z = np.linspace(-2, 4, 7)
-    for skew in (-1.5, -0.4, 0.4, 1.5):
-        expected = stats.pearson3.sf(z, skew)
-        assert upper_tail(z, np.full(7, skew)) == pytest.approx(expected, abs=1e-9)
-    assert upper_tail(z, np.zeros(7)) == pytest.approx(special.ndtr(-z), abs=1e-3)
-
-
-def test_pooling_shrinks_noise_keeps_large_effects_and_learns_from_a_kind() -> None:
-    rng = np.random.default_rng(0)
-    truth = np.zeros(300)
-    truth[:30] = 0.1  # every effect of kind 0
-    truth[40] = 0.4
-    error = np.full(300, 0.04)
-    value = truth + error * rng.standard_normal(300)
-    found = pooled(Effects(value, error, np.arange(300) // 30, np.ones(300)))
-    assert np.mean((found.mean - truth) ** 2) < 0.3 * np.mean((value - truth) ** 2)
-    assert found.mean[40] > 0.3
-    assert found.mean[:30].std() < 0.5 * value[:30].std()
-    low, high = found.quantile(0.025), found.quantile(0.975)
-    assert np.mean((low <= truth) & (truth <= high)) > 0.9
-    assert found.below(low) == pytest.approx(0.025, abs=1e-6)
-
-
-def test_shares_wrong_and_simes_by_hand() -> None:
-    assert shares_wrong(np.array([0.2, 0.1])).tolist() == pytest.approx([0.15, 0.1])
-    assert simes(np.array([0.04, 0.03, 0.9])) == pytest.approx(0.06)
-    assert simes(np.empty(0)) == 1.0

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fsframework as fsf
-from fsframework.api.data import images_with_class_words, names_class
+from fsframework.api.data import without_class_words
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Dataset
-from fsframework.values import AttributeTable, UInt8Array
+from fsframework.values import AttributeTable, ImagePool, UInt8Array
 from tests.toys import Blobs, pool_of
 
 
@@ -91,6 +91,16 @@ class TestSources:
             self.read(tmp_path / "words.txt")
 
 
+def names_class(word: str, class_name: str) -> bool:
+    """Return whether the word is taken from an image of the class."""
+    pool = ImagePool(("a",), np.array([0]), (class_name,))
+    words = AttributeTable.from_words(pool.keys, [{word, "@"}])
+    left = without_class_words(pool.with_attributes(words)).attributes
+    assert left is not None
+    assert "@" in left.words_of(0)
+    return word not in left.words_of(0)
+
+
 class TestClassWords:
     @pytest.mark.parametrize(
         ("class_name", "words"),
@@ -111,7 +121,9 @@ class TestClassWords:
 
     @pytest.mark.parametrize("class_name", ["n02099601", "0042", "the", ""])
     def test_a_name_without_words_is_named_by_none(self, class_name: str) -> None:
-        assert not any(names_class(word, class_name) for word in ("the", "n", "42", class_name))
+        assert not any(
+            names_class(word, class_name) for word in ("the", "n", "42", class_name or "x")
+        )
 
     @pytest.mark.parametrize(
         ("word", "class_name"),
@@ -145,13 +157,11 @@ class TestClassWords:
             "003": ["golden"],
         }
         whole = pool_of(classes)
-        assert images_with_class_words(whole).tolist() == [True, True, False, True, False, False]
         left = fsf.pool(dataset_of(whole), drop_class_words=True, progress=False)
         assert words_of(left.attributes) == {
             "000": {"grass"}, "001": {"sofa"}, "002": {"grass"},
             "003": {"retriever"}, "004": {"sofa"}, "005": {"golden"},
         }  # fmt: skip
-        assert not images_with_class_words(left).any()
         assert left.attributes.words == ("golden", "grass", "retriever", "sofa")
 
 
@@ -191,6 +201,34 @@ class TestDroppedWords:
         assert (left.captions, dict(left.provenance)) == (self.TABLE.captions, {"detector": "d"})
         left = kept(self.TABLE, drop_words=("w03", "nothing"))
         assert (words_of(left)["y"], len(left.words)) == ({"w17"}, 19)
+
+    def test_words_of_most_images_of_most_classes_go(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        # "bird" is in most images of four classes, "twig" in half of them in each, and "sea" in
+        # most images of three.
+        images = ["bird twig sea", "bird twig", "bird sea", "sea"]
+        classes = dict.fromkeys("abc", images) | {
+            "d": ["bird twig", "bird twig", "bird"],
+            "e": ["twig", "", ""],
+        }
+        data = dataset_of(pool_of(classes))
+        for share, gone in ((0.59, {"bird", "sea"}), (0.61, {"bird"}), (0.81, set())):
+            left = fsf.pool(data, drop_words_in_classes=share, progress=False)
+            assert left.attributes is not None
+            assert set(left.attributes.words) == {"bird", "sea", "twig"} - gone
+        assert "drop_words_in_classes" not in capsys.readouterr().err
+        fsf.pool(data)
+        noted = capsys.readouterr().err
+        assert "'bird'" in noted
+        assert "4 of 5" in noted
+        assert "drop_words_in_classes=0.8" in noted
+        assert "sea" not in noted
+
+    @pytest.mark.parametrize("share", [0, 1, -0.2, 80])
+    def test_a_share_is_between_0_and_1(self, share: float) -> None:
+        with pytest.raises(OptionError, match=f"drop_words_in_classes .* 0 and 1, not {share}"):
+            fsf.pool(drop_words_in_classes=share)
 
     def test_all_words_can_go(self) -> None:
         left = kept(self.TABLE, min_count=4)

@@ -30,14 +30,16 @@ def came_from(origin: str, **options: Any) -> set[str]:
     return {name for name, one in origins.items() if one == origin}
 
 
-def test_every_method_of_ours_has_a_quick_recipe_that_says_what_to_expect() -> None:
+def test_every_method_of_ours_has_a_quick_recipe() -> None:
     ours = {
         p.name
         for p in open_session(progress=False).registry.plugins("method")
         if p.distribution.startswith("fsf-")
     }
     quick = recipes(name="quick")
-    assert {r.method for r in quick if r.accuracies and r.verified and r.accuracy_on} == ours
+    assert {recipe.method for recipe in quick} == ours
+    known = [recipe for recipe in quick if recipe.accuracies]
+    assert all(recipe.verified and recipe.accuracy_on for recipe in known)
     assert all("embedded" in recipe.source for recipe in quick)
 
 
@@ -187,15 +189,15 @@ def test_a_method_that_trains_for_another_one_is_trained_by_its_own_recipe() -> 
 @pytest.mark.parametrize(
     ("method", "trainer", "expected"),
     [
-        ("opta", "baseline", [("baseline", 5, "recipe quick")]),  # which names it
+        ("opta", "baseline", [("baseline", 40, "recipe quick")]),  # which names it
         ("rfs", "contrastive-centroids", [
             ("contrastive-centroids", epochs, "recipe quick of contrastive-centroids")
-            for epochs in (4, 2)
+            for epochs in (20, 20)
         ]),
-        ("ncc", "rfs", [("rfs", 4, "recipe quick of rfs")]),  # without the stage that distils
-        ("ncc", "leo", [("baseline", 5, "recipe quick of leo")]),  # without the frozen backbone
-        ("ncc", "knn", [("knn", 5, "recipe quick")]),  # which does not learn
-        ("ncc", "none", [(None, 5, "recipe quick")]),
+        ("ncc", "rfs", [("rfs", 25, "recipe quick of rfs")]),  # without the stage that distils
+        ("ncc", "leo", [("baseline", 25, "recipe quick of leo")]),  # without the frozen backbone
+        ("ncc", "knn", [("knn", 40, "recipe quick")]),  # which does not learn
+        ("ncc", "none", [(None, 40, "recipe quick")]),
     ],
 )  # fmt: skip
 def test_the_stages_of_another_method_are_those_that_train_its_backbone(
@@ -215,7 +217,7 @@ def test_a_named_recipe_may_be_that_of_the_method_that_trains() -> None:
     assert (found["backbone"]["name"], found["image_size"]) == ("resnet50", 84)
     assert found["recipe"] == "metacoco:MetaCoCo"
     assert found["training"][0]["learning_rate"] == 0.3
-    with pytest.raises(OptionError, match="ncc has no recipe 'fewstab'; it has quick"):
+    with pytest.raises(OptionError, match="ncc has no recipe 'fewstab'; it has plateau, quick"):
         told(method="ncc", recipe="fewstab:miniImageNet", training=training)
 
 
@@ -325,6 +327,29 @@ def test_a_recipe_may_be_for_several_methods_and_name_what_its_stages_share(outs
             assert shown == [(100, 50, 7), (3, 50, 7)]
     with pytest.raises(OptionError, match="table of outer:tpn is not .* outer:relationnet on any"):
         told(method="outer:tpn", recipe="table")
+
+
+def test_a_variant_changes_the_training_in_all_stages_and_promises_no_accuracy(
+    outside: Write,
+) -> None:
+    outside(FOR_SEVERAL + "[variants.table.longer]\nepochs = 1000\n")
+    found = recipes("outer", "longer")
+    assert [one.spelt_method for one in found] == ["outer:gnn", "outer:relationnet"]
+    assert [one.accuracies for one in found] == [(), ()]
+    made = fsf.describe(method="outer:gnn", recipe="longer", progress=False)
+    shown = [(s["epochs"], s["steps"], s["validation_tasks"]) for s in made.options["training"]]
+    assert shown == [(1000, 50, 7), (1000, 50, 7)]
+
+
+def test_quick_recipes_of_ours_end_by_patience_and_plateau_trains_without_their_cap() -> None:
+    for method in ("protonet", "leo", "ifsl:maml", "simclr"):
+        quick, plateau = (told(method=method, recipe=name) for name in ("quick", "plateau"))
+        assert plateau["method"] == quick["method"]
+        for capped, stage in zip(quick["training"], plateau["training"], strict=True):
+            assert capped["patience"]
+            assert capped["schedule"] == "plateau"
+            assert {**stage, "epochs": capped["epochs"]} == capped
+            assert stage["epochs"] == 1000
 
 
 def test_a_recipe_has_options_of_each_backbone(outside: Write) -> None:

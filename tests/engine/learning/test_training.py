@@ -54,6 +54,10 @@ RESUMED: dict[str, tuple[type[FewShotMethod], list[dict[str, Any]]]] = {
         Prototypes,
         [{**SHORT, "epochs": 2}, {**ONCE, "validation_tasks": 10, "freeze": ["backbone"]}],
     ),
+    "plateau": (
+        Prototypes,
+        [{**SHORT, "schedule": "plateau", "step_epochs": 1, "patience": 3, "learning_rate": 0.3}],
+    ),
     "teacher": (Classifier, [ONCE, {**ONCE, "epochs": 2, "distill": True}]),
     "another method first": (
         Still,
@@ -362,6 +366,23 @@ def test_training_stops_when_validation_no_longer_rises() -> None:
     assert len(accuracies) == accuracies.index(max(accuracies)) + 4 < 9
     assert any("had not improved for 3 epochs" in note for note in found.record.notes)
     assert reporter.units["training"] == 18
+
+
+def test_the_rate_falls_where_validation_no_longer_rises_also_after_an_interruption() -> None:
+    stage = {**SHORT, "epochs": 9, "steps": 2, "validation_tasks": 5, "learning_rate": 1e-12}
+    plateau = {"schedule": "plateau", "step_epochs": 2, "gamma": 0.5}
+    rows = run(training={**stage, **plateau}).record.training.history
+    expected, best, waited, rate = [], -1.0, 0, 1e-12
+    for row in rows:
+        expected.append(rate)
+        waited = 0 if row.validation_accuracy > best else waited + 1
+        best = max(best, row.validation_accuracy)
+        if waited == 2:
+            rate, waited = rate / 2, 0
+    assert [row.learning_rate for row in rows] == pytest.approx(expected)
+    assert rate <= 0.5e-12
+    unknown = run(training={**stage, **plateau, "validation_tasks": 0, "patience": 1})
+    assert [row.learning_rate for row in unknown.record.training.history] == [1e-12] * 9
 
 
 class Modes(Prototypes):

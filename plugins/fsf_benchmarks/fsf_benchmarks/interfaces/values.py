@@ -120,6 +120,8 @@ class Answer:
         ('method',)
         """
         found = list(results)
+        if not found:
+            return cls(sentences=tuple(sentences))
         cells = {head: [str(name(one)) for one in found] for head, name in names.items()}
         heads = [head for i, head in enumerate(cells) if i == 0 or len(set(cells[head])) > 1]
         lines = zip(*(cells[head] for head in heads), strict=True)

@@ -26,26 +26,28 @@ class Versa(FewShotMethod):
     """Infer the distribution of a linear classifier's weights from the support by networks.
 
     Source: Gordon, Bronskill, Bauer, Nowozin and Turner 2019, "Meta-Learning Probabilistic
-    Inference for Prediction" (ICLR), sections 3 and 4, and LibFewShot for the layers. Features pass
-    a linear layer, BatchNorm and a rectifier. From the mean of a class's features, and from nothing
-    else, four networks of three layers infer mean and logarithm of the variance of the class's
-    weight vector and bias (the paper's context-independent inference). The logits of a query are
-    then normally distributed; the loss draws them ``n_samples`` times and is minus the logarithm
-    of the mean likelihood of the query's class over the samples (equation 4).
+    Inference for Prediction" (ICLR), sections 3 and 4, and the authors' code. Features pass a
+    linear layer, BatchNorm and a rectifier, as in LibFewShot; the authors' code has no such layers
+    for classification. From the mean of a class's features, and from nothing else, four networks of
+    three layers infer mean and logarithm of the variance of the class's weight vector and bias (the
+    paper's context-independent inference). The logits of a query are then normally distributed; the
+    loss draws them ``n_samples`` times and is minus the logarithm of the mean likelihood of the
+    query's class over the samples (equation 4).
 
     Deviations: ``scores`` are the logits of the mean weights, without samples, so that they are
     repeatable and independent of the order of the ways. ``scores_from`` scores as the paper does,
-    from given noise, by the mean of the samples' probabilities. LibFewShot averages the
-    exponentials of the sampled *logits* instead (``average="logits"``), which are not normalised
-    within a sample. Samples are drawn of the logits, as in the authors' code, not of the weights,
-    which has the same distribution per logit (Kingma, Salimans and Welling 2015).
+    from given noise, by the mean of the samples' probabilities. The authors' code, and LibFewShot
+    after it, averages the exponentials of the sampled *logits* instead (``average="logits"``),
+    which are not normalised within a sample. Samples are drawn of the logits, as in the authors'
+    code, not of the weights, which has the same distribution per logit (Kingma, Salimans and
+    Welling 2015).
 
     Args:
         dim: length of the features that the classifier sees, at least 1.
         n_samples: samples per query in training, at least 1; the paper uses 10.
         sample: whether training samples at all; without, the loss is that of the mean weights.
         average: what ``scores_from`` averages over samples: ``probabilities``, the paper's, or
-            ``logits``, LibFewShot's.
+            ``logits``, those of the authors' code and LibFewShot.
         dropout: share of the features dropped in training, in [0, 1).
 
     Raises:

@@ -26,24 +26,28 @@ class DSN(FewShotMethod):
     Source: Simon, Koniusz, Nock and Harandi 2020, "Adaptive Subspaces for Few-Shot Learning"
     (CVPR), section 4, and the authors' code. The vectors of a class, minus their mean, span a
     subspace; the score is minus the squared distance of the query to it, divided by the length of
-    the vectors and multiplied by a learned factor, as in the authors' code. The loss is the
-    cross-entropy of the scores, with labels that the code can smooth, plus
-    ``discriminative_weight`` times the sum, over ordered pairs of classes, of the squared cosines
-    between their subspaces (equation 7).
+    the vectors and multiplied by a learned factor. The loss is the cross-entropy of the scores,
+    with labels that can be smoothed, plus ``discriminative_weight`` times the sum, over ordered
+    pairs of classes, of the squared cosines between their subspaces (equation 7).
+
+    The authors' code has two heads. For Conv-64F it subtracts the mean, scores by minus the
+    distance, not squared, without divisor and factor, and adds the cosines. For ResNet-12 it does
+    not subtract the mean, has divisor, factor and smoothed labels, and leaves the cosines out.
 
     The only image of a class is joined by its mirror image, as one vector spans no subspace;
     therefore the method consumes images.
 
     Args:
-        centre: subtract the mean of a class. Without it, as in LibFewShot's code, the subspace is
-            that of the first ``shot - 1`` singular vectors.
+        centre: subtract the mean of a class. Without it, as in the authors' code for ResNet-12 and
+            in LibFewShot, the subspace is that of the first ``shot - 1`` singular vectors.
         mirror: what makes the second image of a class with one: reversed ``columns``, as in the
-            paper, or reversed ``channels``, as in LibFewShot's code.
+            authors' code, or reversed ``channels``, as in LibFewShot.
         learn_scale: learn the factor; else it is 1.
         smoothing: share of a label that is spread evenly over the other ways in the loss, in
-            [0, 1); 0 in the authors' commands, 0.1 in LibFewShot.
+            [0, 1); 0 in the authors' code for Conv-64F, 0.1 in their command for ResNet-12 and in
+            LibFewShot.
         discriminative_weight: weight of the cosines between subspaces, at least 0; 0.03 in the
-            authors' code for Conv-64F, and their code for ResNet-12 leaves the cosines out.
+            authors' code for Conv-64F, none for ResNet-12.
 
     Raises:
         OptionError: an option is outside its range.

@@ -27,10 +27,18 @@ class FEAT(FewShotMethod):
     transformed as a set, whose mean is a centre, and each image is to be nearest to its own
     class's centre.
 
-    The authors first train the backbone on all base classes; ``--init-from`` starts from such a
-    run. The temperatures and ``balance`` are those of their command for ResNet-12 and 1 shot of
-    miniImageNet, 64, 64 and 0.01. They use 64, 32 and 0.1 for 5 shots; with Conv-64F, 64, 16 and 1
-    for 1 shot, and 32, 64 and 0.1 for 5 shots.
+    The authors first train the backbone on all base classes, as the recipes ``paper`` and
+    ``paper-conv64f`` do; ``--init-from`` starts from such a run. The defaults are the values of
+    their command for ResNet-12 and 1 shot of miniImageNet, whatever the backbone and shot of a run:
+
+    ============================  ===========  =======================  =======
+    command                       temperature  regulariser_temperature  balance
+    ============================  ===========  =======================  =======
+    ResNet-12, 1 shot (defaults)  64           64                       0.01
+    ResNet-12, 5 shots            64           32                       0.1
+    Conv-64F, 1 shot              64           16                       1
+    Conv-64F, 5 shots             32           64                       0.1
+    ============================  ===========  =======================  =======
 
     Args:
         metric: ``euclidean`` for the negative squared distance, or ``cosine``.

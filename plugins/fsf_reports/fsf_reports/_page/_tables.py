@@ -138,7 +138,7 @@ def _cell(column: _Column, place: int, reasons: _Reasons) -> str:
 
 def _text(quantity: Quantity, *, signed: bool) -> str:
     """Return a count as a whole number, and any other value as tables print it."""
-    if not quantity.unit and not quantity.has_interval:
+    if not quantity.unit and not quantity.has_interval and not quantity.exact:
         if quantity.value == int(quantity.value):
             return f"{int(quantity.value):,}"
         if abs(quantity.value) < _SMALL:

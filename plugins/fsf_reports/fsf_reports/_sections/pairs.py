@@ -20,7 +20,8 @@ _QUESTIONS = {
     "tied": (
         "Words tied to a class in the support",
         "accuracy of the class in random tasks, for the same queries, minus that in tasks where "
-        "all its support images have the word and its queries lack it",
+        "all its support images have the word and its queries lack it; what words tied to other "
+        "classes cost is accounted for",
     ),
     "present": (
         "Words present in a query",
@@ -57,9 +58,9 @@ class HarmfulPairs(Section):
         yield Text(
             (
                 "A pair of a class and a word is reported if the word costs the class at least "
-                f"{100 * LEAST_HARM:g} points, and at most {100 * MOST_WRONG:g} % of the reported "
-                "pairs are expected to be harmless. A word stands for everything that occurs "
-                "together with it.",
+                f"{100 * LEAST_HARM:g} points, and at most {100 * MOST_WRONG:g} % of the pairs of "
+                "a table are expected to be harmless. Words joined by + cannot be told apart in "
+                "the class. A word stands for everything that occurs together with it.",
             )
         )
         for question in _QUESTIONS:
@@ -90,7 +91,10 @@ def _answered(question: str, found: list[tuple[int, ReportedRun, Any]]) -> Itera
         return
     shown = rows[:_MOST_ROWS]
     yield Text((_summary(title, rows, count),))
-    notes = [f"Cost: {meaning}.", "Corrected for all pairs of a run in both questions."]
+    notes = [
+        f"Cost: {meaning}.",
+        "Share wrong: expected share of harmless pairs among this one and the more certain ones.",
+    ]
     if len(rows) > len(shown):
         notes.append(f"The {len(rows) - len(shown):,} with the smallest costs are left out.")
     entries = [entry for _, run, row in shown for entry in _entries(run, row)]
@@ -107,9 +111,9 @@ def _summary(title: str, rows: list[tuple[int, ReportedRun, Any]], count: int) -
     reported = f"{len(rows):,} of {count:,} pairs are reported"
     said = [
         f"{title}: {reported}.",
-        f"The costliest is {row.class_name} with {row.word}, {cost} for {run.label}.",
+        f"The costliest is {row.class_name} with {row.words}, {cost} for {run.label}.",
     ]
-    words = Counter(row.word for _, _, row in rows).most_common(_MOST_WORDS)
+    words = Counter(row.words for _, _, row in rows).most_common(_MOST_WORDS)
     if len(words) > 1:
         named = ", ".join(f"{word} ({times:,})" for word, times in words)
         said.append(f"The words in most of these pairs: {named}.")
@@ -117,13 +121,13 @@ def _summary(title: str, rows: list[tuple[int, ReportedRun, Any]], count: int) -
 
 
 def _entries(run: ReportedRun, row: Any) -> Iterator[Entry]:
-    names = (run.label, row.class_name, row.word)
+    names = (run.label, row.class_name, row.words)
     yield Entry(names, "cost", Quantity.of(row.estimate))
     for column, share in (("with the word", row.with_word), ("without", row.without)):
         yield Entry(names, column, Quantity(100 * share))
     for column, count in (("tasks", row.n_tasks), ("queries", row.n_queries)):
         yield Entry(names, column, Quantity(float(count), unit=""))
-    yield Entry(names, "p, corrected", Quantity(row.p_corrected, unit=""))
+    yield Entry(names, "share wrong", Quantity(row.share_wrong, unit=""))
 
 
 def _one_each(rows: list[tuple[int, ReportedRun, Any]]) -> list[tuple[int, ReportedRun, Any]]:
@@ -154,7 +158,7 @@ def _gallery(number: int, run: ReportedRun, row: Any) -> Gallery:
         ImageGroup(f"{row.class_name} without it", _some(members[~has])),
     )
     cost = Quantity.of(row.estimate)
-    title = f"{row.class_name} and {row.word}: costs {run.label} {cost.text()} points"
+    title = f"{row.class_name} and {row.words}: costs {run.label} {cost.text()} points"
     return Gallery(title, number, first if row.question == "tied" else second)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from fsframework.values import Estimate
@@ -19,17 +19,27 @@ class Quantity:
         value: the number.
         low: lower bound of its interval, NaN where there is none; ``high`` the upper bound.
         unit: ``%``, or empty.
+        exact: whether it is known exactly, as a count or a setting is: shown in full, and no
+            interval is missing.
 
     >>> Quantity.around(32.07, 0.58).text()
     '32.07 ± 0.58'
     >>> Quantity(0.96, 0.9, 1.0, unit="").text()
     '0.96 [0.90, 1.00]'
+    >>> Quantity.known(38400).text(), Quantity.known(0.0005).text()
+    ('38,400', '0.0005')
     """
 
     value: float
     low: float = math.nan
     high: float = math.nan
     unit: str = "%"
+    exact: bool = False
+
+    @classmethod
+    def known(cls, value: float) -> Self:
+        """Return a number that is known exactly."""
+        return cls(float(value), unit="", exact=True)
 
     @classmethod
     def around(cls, value: float, half_width: float, unit: str = "%") -> Self:
@@ -60,10 +70,13 @@ class Quantity:
         """
         halves = [q.half_width for q in (self, other) if q.has_interval]
         half = math.hypot(*halves) if halves else math.nan
-        return Quantity.around(self.value - other.value, half, self.unit)
+        difference = Quantity.around(self.value - other.value, half, self.unit)
+        return replace(difference, exact=self.exact and other.exact)
 
     def text(self, *, signed: bool = False) -> str:
-        """Return value and interval with two decimals."""
+        """Return value and interval with two decimals; an exact value in full."""
+        if self.exact:
+            return f"{self.value:+,.10g}" if signed else f"{self.value:,.10g}"
         value = f"{self.value:+.2f}" if signed else f"{self.value:.2f}"
         if not self.has_interval:
             return value

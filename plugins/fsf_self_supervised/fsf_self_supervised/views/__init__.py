@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fsf_self_supervised.views._grid import Jigsaw, Patches
     from fsf_self_supervised.views._pairs import MoCoV2, MultiCrop, SimCLR
+    from fsf_self_supervised.views._product import Product
     from fsf_self_supervised.views._transformed import ColorPermutation, Rotation
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "MoCoV2",
     "MultiCrop",
     "Patches",
+    "Product",
     "Rotation",
     "SimCLR",
 ]
@@ -26,6 +28,7 @@ _HOME = {
     "MoCoV2": "_pairs",
     "MultiCrop": "_pairs",
     "Patches": "_grid",
+    "Product": "_product",
     "Rotation": "_transformed",
     "SimCLR": "_pairs",
 }

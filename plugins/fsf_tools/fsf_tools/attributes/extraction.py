@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fsf_tools.attributes.statistics import images_with_class_words
 from fsf_tools.sharing import Do, Sharing
-from fsframework.api.data import images_with_class_words, without_dropped_words
+from fsframework.api.data import without_dropped_words, words_in_classes
 from fsframework.api.experiments import Experiment, resolved
 from fsframework.api.opened import detection
 from fsframework.api.session import Session
@@ -27,6 +28,7 @@ class Extracted:
         notes: what a user should know about the detector's words.
         reused: number of images that an earlier call had finished.
         class_named: number of images with words that name their class, dropped or not.
+        common: words left that most images of nearly every class have, with numbers of classes.
     """
 
     table: AttributeTable
@@ -34,6 +36,7 @@ class Extracted:
     notes: tuple[str, ...]
     reused: int
     class_named: int
+    common: Mapping[str, int]
 
 
 def detecting(tree: Mapping[str, Any], session: Session, options: Mapping[str, Any]) -> Do:
@@ -63,19 +66,16 @@ def extract_words(
     if sharing is not None:
         sharing.compute("detection", found.identity, todo, found.batch_size)
     table = found.table()
-    words = experiment.settings.words
+    words = experiment.settings
     pool = found.dataset.pool(found.split)
     pool = dataclasses.replace(pool, attributes=table.aligned(pool.keys))
     named = int(images_with_class_words(pool).sum())
     header = {**table.provenance, "images_with_class_words": f"{named} of {len(table)}"}
-    if words.drop_class_words:
-        header["drop_class_words"] = "true"
-    if words.drop_words:
-        header["drop_words"] = ", ".join(words.drop_words)
-    if words.min_count > 1:
-        header["min_count"] = str(words.min_count)
-    dropped = without_dropped_words(pool, words).attributes
-    assert dropped is not None
-    table = dataclasses.replace(dropped.aligned(table.keys), provenance=header)
+    for name in words.drops:
+        value = getattr(words, name)
+        header[name] = ", ".join(value) if isinstance(value, tuple) else str(value).lower()
+    pool = without_dropped_words(pool, words)
+    assert pool.attributes is not None
+    table = dataclasses.replace(pool.attributes.aligned(table.keys), provenance=header)
     reused = len(found.keys) - len(todo)
-    return Extracted(table, found.failed, found.notes, reused, named)
+    return Extracted(table, found.failed, found.notes, reused, named, words_in_classes(pool))

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from fsf_tools.attributes._drawing import COLOURS, FAINT, INK, LINE, PAPER, Font, cut_to, draw_chip
-from fsframework.api.data import names_class
+from fsframework.api.data import without_class_words
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.interfaces.dataset import Dataset
 from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray, atomic_write
@@ -112,7 +112,7 @@ def attribute_page(
     """Draw images of a split with their words into a ``.png`` or ``.html`` file.
 
     Below each image are its class, caption, words and key. The word that was asked for comes
-    first; words that name the image's own class are marked (see ``class_words``). The HTML page
+    first; words that name the image's own class are marked. The HTML page
     contains its images and needs no network. Images are shown in the order of the split's pool.
 
     Args:
@@ -143,7 +143,8 @@ def attribute_page(
             f"{_MOST_IN_A_PICTURE}; write {output.with_suffix('.html').name}"
         )
     indices = dataset.split_indices(split)
-    tiles = [_tile(pool, int(i), int(indices[i]), choice.word) for i in chosen]
+    left = without_class_words(pool)
+    tiles = [_tile(pool, left, int(i), int(indices[i]), choice.word) for i in chosen]
     unknown = int((~known).sum())
     page = AttributePage(output, len(chosen), len(matching), unknown)
     heading = _heading(page, split, choice)
@@ -190,11 +191,14 @@ def _heading(page: AttributePage, split: str, choice: PageChoice) -> str:
     return f"{page.matching:,} {'image' if page.matching == 1 else 'images'} {which}"
 
 
-def _tile(pool: ImagePool, image: int, index: int, asked: str | None) -> _Tile:
-    table = pool.attributes
+def _tile(pool: ImagePool, left: ImagePool, image: int, index: int, asked: str | None) -> _Tile:
+    """Return an image with its words; ``left`` lacks those that name the image's own class."""
+    table, others = pool.attributes, left.attributes
     assert table is not None
+    assert others is not None
     class_name = pool.class_names[pool.labels[image]]
-    words = [_Word(w, w == asked, names_class(w, class_name)) for w in table.words_of(image)]
+    kept = set(others.words_of(image))
+    words = [_Word(w, w == asked, w not in kept) for w in table.words_of(image)]
     words.sort(key=lambda w: (not w.asked, not w.naming, w.text))
     caption = table.captions[image] if table.captions is not None else ""
     return _Tile(index, pool.keys[image], class_name, caption, words)

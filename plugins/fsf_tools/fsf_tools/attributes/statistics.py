@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fsf_tools.attributes._blocks import even_blocks
-from fsframework.api.data import images_with_class_words
+from fsframework.api.data import without_class_words, words_in_classes
 from fsframework.errors import DataError, OptionError
-from fsframework.values import AttributeTable, ImagePool, IntArray
+from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray
 
 __all__ = [
     "AttributeStatistics",
@@ -19,6 +20,7 @@ __all__ = [
     "UnusableClass",
     "WordsPerImage",
     "attribute_statistics",
+    "images_with_class_words",
 ]
 
 
@@ -61,7 +63,7 @@ class AttributeStatistics:
 
     Args:
         images: images in the pool; ``images_without_words`` have none, ``images_with_class_words``
-            at least one that names their own class, see ``class_words``.
+            at least one that names their own class.
         classes: classes in the pool.
         unique_words: words that at least one image has: "unique attributes" of FewSTAB, Table 2.
         words_per_class: distinct words that at least one image of the class has, averaged over
@@ -76,6 +78,8 @@ class AttributeStatistics:
             least ``n_shot`` of their images and absent from at least ``n_query``; there are
             ``usable_words`` such words in all, and each class of a task needs a different one.
         unusable: the other classes, in the pool's order.
+        words_in_most_classes: words that most images of nearly every class have, with the number of
+            these classes: they may say what the classes are, as ``bird`` does of bird species.
     """
 
     images: int
@@ -94,6 +98,7 @@ class AttributeStatistics:
     usable_classes: int
     usable_words: int
     unusable: tuple[UnusableClass, ...]
+    words_in_most_classes: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -180,7 +185,18 @@ def attribute_statistics(
         usable_classes=len(pool.class_names) - len(unusable),
         usable_words=int(usable.size),
         unusable=unusable,
+        words_in_most_classes=words_in_classes(pool),
     )
+
+
+def images_with_class_words(pool: ImagePool) -> BoolArray:
+    """Return bool ``(n_images,)``: which images have a word that names their own class.
+
+    Raises:
+        DataError: the pool has no attributes.
+    """
+    left = _table_of(without_class_words(pool))
+    return np.any(_table_of(pool).bits != left.bits, axis=1)
 
 
 def _table_of(pool: ImagePool) -> AttributeTable:

@@ -98,6 +98,7 @@ def _print_json(output: Path, extracted: Extracted) -> None:
             "words_per_image": float(counts.mean()) if len(table) else None,
             "images_without_words": int((counts == 0).sum()),
             "images_with_class_words": extracted.class_named,
+            "words_in_most_classes": dict(extracted.common),
             "unreadable": [{"key": k, "reason": r} for k, r in extracted.failed],
             "notes": list(extracted.notes),
             "fingerprint": table.fingerprint,
@@ -118,6 +119,12 @@ def _print_extracted(output: Path, extracted: Extracted, *, dropped: bool) -> No
         click.echo(
             f"{extracted.class_named:,} of {len(table):,} images have words that name their class "
             f"({'dropped' if dropped else 'kept'})"
+        )
+    if extracted.common:
+        words = ", ".join(f"{word} ({n:,})" for word, n in extracted.common.items())
+        click.echo(
+            f"words of most images of nearly every class, with numbers of classes: {words} "
+            "(--drop-words-in-classes removes such words)"
         )
     if not counts.any():
         click.echo("no image has a word: no tasks can be drawn with this table")

@@ -1,0 +1,187 @@
+"""Effective robustness: a line worked by hand, intervals by another way, and what is left out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from fsf_statistics import EffectiveRobustness, effective_robustness
+from fsframework.errors import DataError, OptionError
+from fsframework.interfaces import Statistic
+from fsframework.statistics.crossed import crossed
+from fsframework.statistics.results import MethodResult
+from fsframework.values import ArmOutcomes, Arms, Contrast, FloatArray, ImagePool, Outcomes, TaskSet
+
+WAY, QUERIES, TASKS = 5, 4, 20
+KEYS = tuple(f"{image:03}" for image in range(WAY * 40))
+POOL = ImagePool(KEYS, np.repeat(np.arange(WAY), 40), tuple("abcde"))
+
+
+def arms_of(*, paired: bool) -> Arms:
+    """Two arms of tasks of all five classes."""
+    made = {}
+    for seed, arm in enumerate(("random", "biased")):
+        rng = np.random.default_rng(seed)
+        drawn = np.argsort(rng.random((TASKS, WAY, 40)), axis=2) + 40 * np.arange(WAY)[:, None]
+        tasks = TaskSet.of(
+            POOL, np.tile(np.arange(WAY), (TASKS, 1)), drawn[:, :, :1],
+            drawn[:, :, 1 : 1 + QUERIES], sampler="toy", options={}, seed=0,
+        )  # fmt: skip
+        made[arm] = dataclasses.replace(tasks, arm=arm)
+    return Arms(made, Contrast("random", "biased", paired))
+
+
+def answered(tasks: TaskSet, share: float, seed: int) -> Outcomes:
+    """Answer exactly this share of all queries, here and there, correctly."""
+    right = np.zeros(tasks.query.size, dtype=bool)
+    chosen = np.random.default_rng(seed).permutation(right.size)
+    right[chosen[: round(share * right.size)]] = True
+    truth = np.arange(WAY)[None, :, None]
+    return Outcomes.of(tasks, np.where(right.reshape(tasks.query.shape), truth, (truth + 1) % WAY))
+
+
+def models(
+    *shares: tuple[float, float], paired: bool = False, seeds: int | Sequence[int] = 1
+) -> dict[str, MethodResult]:
+    """Models by their accuracies in both arms, called a, b, ...; later seeds have a bit more."""
+    arms, found = arms_of(paired=paired), {}
+    numbers = [seeds] * len(shares) if isinstance(seeds, int) else seeds
+    for place, (own, n) in enumerate(zip(shares, numbers, strict=True)):
+        trained = [
+            {
+                arm: answered(arms[arm], share + 0.02 * seed, 100 * place + 10 * seed + k)
+                for k, (arm, share) in enumerate(zip(arms, own, strict=True))
+            }
+            for seed in range(n)
+        ]
+        label = "abcdefghij"[place]
+        found[label] = MethodResult(label, trained[0], arms, other_seeds=tuple(trained[1:]))
+    return found
+
+
+def test_a_line_worked_by_hand() -> None:
+    # Logits of 0.3, 0.5 and 0.7 are -0.847, 0 and 0.847; the outer two models lie on the diagonal,
+    # so the slope is 1 and the intercept a third of logit(0.6) = 0.4055.
+    found = effective_robustness(models((0.3, 0.3), (0.5, 0.6), (0.7, 0.7)), "acc")
+    assert (found.slope, found.intercept) == (pytest.approx(1), pytest.approx(0.4055 / 3, abs=1e-4))
+    assert next(iter(found.values)) == "b"
+    assert found.predicted["b"] == pytest.approx(0.5337, abs=1e-4)
+    assert found.values["b"].value == pytest.approx(0.0663, abs=1e-4)
+    assert found.values["a"].value == pytest.approx(0.3 - 0.3291, abs=1e-4)
+    assert (found.control["b"].value, found.tested["b"].value) == pytest.approx((0.5, 0.6))
+    # Without b, a and c are the line.
+    assert found.spans["b"][1] == pytest.approx(0.1)
+    assert "3 models" in found.notes[0]
+    assert json.loads(json.dumps(found.to_json()))["values"]["b"]["statistic"] == (
+        "effective-robustness"
+    )
+    for printed in (repr(found), found._repr_html_()):
+        assert "53.4 %" in printed
+
+
+def residuals(control: FloatArray, tested: FloatArray) -> FloatArray:
+    x, y = special.logit(control), special.logit(tested)
+    line = stats.linregress(x, y)
+    return np.asarray(tested - special.expit(line.intercept + line.slope * x))
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("seeds", [1, 3, (1, 2, 2, 5)])
+def test_intervals_carry_the_tasks_and_seeds_of_every_model(paired: bool, seeds) -> None:
+    """The interval of a difference of means whose weights are derivatives of the residual."""
+    given = models((0.4, 0.3), (0.6, 0.5), (0.7, 0.45), (0.8, 0.7), paired=paired, seeds=seeds)
+    found = effective_robustness(given, "acc", level=0.9)
+    cells = {
+        (label, arm): np.array([model[arm].task_accuracy for model in one.models])
+        for label, one in given.items()
+        for arm in ("random", "biased")
+    }
+    means = np.array([cells[label, a].mean() for a in ("random", "biased") for label in given])
+    values = residuals(*means.reshape(2, 4))
+    step = 1e-6
+    derivatives = [
+        (
+            residuals(*(means + change).reshape(2, 4)) - residuals(*(means - change).reshape(2, 4))
+        ) / (2 * step)
+        for change in np.eye(8) * step
+    ]  # fmt: skip
+    for place, label in enumerate(given):
+        weighted: dict[tuple[str, str], FloatArray] = {}
+        for k, (arm, other) in enumerate((a, o) for a in ("random", "biased") for o in given):
+            names = other, "pairs" if paired else arm
+            own = derivatives[k][place] * cells[other, arm]
+            weighted[names] = weighted[names] + own if names in weighted else own
+        by_hand = crossed(weighted, 0.9)
+        got = found.values[label]
+        assert got.value == pytest.approx(values[place])
+        half = (by_hand.high - by_hand.low) / 2
+        assert (got.high - got.value, got.value - got.low) == pytest.approx((half, half), rel=1e-4)
+        if seeds == 1:
+            assert got.estimator == ("student-t" if paired else "welch-t")
+
+
+def test_models_that_cannot_be_told_apart_share_a_letter() -> None:
+    found = effective_robustness(
+        models((0.3, 0.25), (0.5, 0.45), (0.6, 0.55), (0.7, 0.65), (0.8, 0.76), (0.6, 0.2)), "acc"
+    )
+    assert list(found.values)[-1] == "f"
+    assert found.values["f"].high < 0
+    assert set(found.letters["f"]).isdisjoint(found.letters["e"])
+    p = {pair.p_holm for pair in found.compared.pairs if "f" in (pair.first, pair.second)}
+    assert max(p) < 0.05
+    assert found.compared.measure.name == "effective-robustness"
+
+
+def test_models_at_an_end_or_near_chance_are_left_out_and_said() -> None:
+    usual = (0.5, 0.4), (0.6, 0.5), (0.8, 0.6)
+    found = effective_robustness(models(*usual, (0.7, 0.0), (1.0, 0.9), (0.25, 0.25)), "acc")
+    assert list(found.left_out) == ["d", "e", "f"]
+    assert sorted(found.values) == ["a", "b", "c"]
+    assert "floor" in found.left_out["d"]
+    assert "ceiling" in found.left_out["e"]
+    assert "near chance" in found.left_out["f"]
+    alone = effective_robustness(models(*usual), "acc")
+    assert found.values["a"].value == pytest.approx(alone.values["a"].value)
+    assert "not on the line" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        (((0.5, 0.4), (0.6, 0.5)), "at least 3 models .*, not 2"),
+        (((0.5, 0.4), (0.6, 0.5), (1.0, 0.5)), "not 2; c is not on the line"),
+        (((0.5, 0.4), (0.5, 0.5), (0.5, 0.3)), "the same control accuracy"),
+    ],
+)
+def test_models_without_a_line(shares: Sequence[tuple[float, float]], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        effective_robustness(models(*shares), "acc")
+
+
+def test_a_statistic_of_which_less_is_better_has_no_line() -> None:
+    class Errors(Statistic):
+        higher_is_better = False
+
+        def per_task(self, outcomes: Outcomes) -> FloatArray:
+            return np.asarray(1 - outcomes.task_accuracy)
+
+    with pytest.raises(OptionError, match="more is better"):
+        effective_robustness(models((0.5, 0.4), (0.6, 0.5), (0.7, 0.5)), Errors)
+
+
+def test_it_needs_two_arms_and_takes_wacc_by_default() -> None:
+    given = models((0.8, 0.7), (0.85, 0.7), (0.9, 0.85))
+    found: EffectiveRobustness = effective_robustness(given)
+    assert found.control["a"].name == "wacc-random"
+    single: Mapping[str, ArmOutcomes] = {
+        label: ArmOutcomes({"random": one.outcomes["random"]}, Arms({"random": one.arms["random"]}))
+        for label, one in given.items()
+        if one.arms is not None
+    }
+    with pytest.raises(DataError, match="two arms"):
+        effective_robustness(single)
