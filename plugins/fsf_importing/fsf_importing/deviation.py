@@ -20,9 +20,6 @@ from fsframework.interfaces import Batch
 
 __all__ = ["Deviation", "Difference", "deviation"]
 
-_DRAWS = 4
-"""Perturbations that are tried; the one that moves the outputs most counts."""
-
 _MARGIN = 4.0
 """A computation rounds at every step, a perturbation only once, before the first."""
 
@@ -104,7 +101,12 @@ class Deviation:
 
 
 def deviation(
-    checkpoint: Checkpoint, reference: Reference, *, tolerance: float, device: str = "cpu"
+    checkpoint: Checkpoint,
+    reference: Reference,
+    *,
+    tolerance: float,
+    device: str = "cpu",
+    perturbations: int = 4,
 ) -> Deviation:
     """Return how far scores and training loss deviate from those given.
 
@@ -114,6 +116,14 @@ def deviation(
 
     Each is computed with a separate model, since training mode changes BatchNorm's statistics; the
     checkpoint is not changed.
+
+    Args:
+        checkpoint: what is compared.
+        reference: what the other library returned.
+        tolerance: largest difference that is always allowed.
+        device: where it is computed.
+        perturbations: how often everything is moved, at least 1. The one that moves the outputs
+            most counts, so fewer allow less.
 
     Raises:
         DataError: every label depends on rounding.
@@ -129,14 +139,14 @@ def deviation(
     ):
         scores, *moved = (
             _scores(model, reference, images, checkpoint.read)
-            for model, images in _variants(checkpoint, reference, device)
+            for model, images in _variants(checkpoint, reference, device, perturbations)
         )
         if reference.train_loss is None:
             losses = []
         else:
             losses = [
                 _training_loss(model, reference, images)
-                for model, images in _variants(checkpoint, reference, device)
+                for model, images in _variants(checkpoint, reference, device, perturbations)
             ]
     if reference.labels is not None:
         outputs, undecided = _of_labels(scores, moved, reference.labels, reference)
@@ -153,10 +163,10 @@ def deviation(
 
 
 def _variants(
-    checkpoint: Checkpoint, reference: Reference, device: str
+    checkpoint: Checkpoint, reference: Reference, device: str, perturbations: int
 ) -> Iterator[tuple[Model, Tensor]]:
     """Yield the model with its normalised images, then perturbations of both by one step."""
-    for draw in range(1 + _DRAWS):
+    for draw in range(1 + perturbations):
         model = checkpoint.model_as_there(device=device)
         pixels = torch.from_numpy(reference.pixels).to(model.network.mean.device)
         with torch.no_grad():

@@ -107,16 +107,18 @@ class _Cell:
     one: Shown
     group: Group
     entry: Entry
-    estimate: Estimate
+    estimate: Estimate | None
 
 
-def _cells(results: Results, request: Request) -> list[_Cell]:
-    """Return every measure of every method, as ``fsframework.headline`` gives them.
+def _cells(results: Results, request: Request) -> tuple[list[_Cell], list[str]]:
+    """Return every measure of every method, as ``fsf_statistics.headline`` gives them.
+
+    Also return what must be known of gaps and drops.
 
     Raises:
         OptionError: a requested column does not exist.
     """
-    found = []
+    found, said = [], {}
     for group in results.groups:
         by_label = {one.label: one for one in group.shown}
         answer = fsf_statistics.headline(
@@ -130,9 +132,10 @@ def _cells(results: Results, request: Request) -> list[_Cell]:
         }
         for entry in table_of_headline(answer).entries:
             label = entry.row[0]
-            estimate = estimates[label, entry.column]
+            estimate = estimates.get((label, entry.column))
             found.append(_Cell(by_label[label], group, entry, estimate))
-    return _chosen(found, request.columns)
+        said |= dict.fromkeys((*answer.terms, *answer.limits))
+    return _chosen(found, request.columns), list(said)
 
 
 def _chosen(cells: list[_Cell], columns: Sequence[str]) -> list[_Cell]:
@@ -142,7 +145,7 @@ def _chosen(cells: list[_Cell], columns: Sequence[str]) -> list[_Cell]:
     names: dict[str, set[str]] = {}
     for cell in cells:
         own = names.setdefault(cell.entry.column, set())
-        own |= {cell.entry.column.lower(), cell.estimate.name.lower()}
+        own |= {cell.entry.column.lower(), *([cell.estimate.name] if cell.estimate else ())}
     picked = []
     for column in columns:
         heads = [head for head, own in names.items() if column.lower() in own]
@@ -213,25 +216,25 @@ def _named(
 
 
 def _headline(results: Results, request: Request) -> TableDeclaration:
-    cells = _cells(results, request)
+    cells, said = _cells(results, request)
     names, entries = _named(results, request, cells)
     measured = results.statistic_of(request.statistic).label or request.statistic
     return TableDeclaration(
         "headline",
-        f"{measured} in both arms and its gap, which is larger where a method is worse."
-        if any(cell.estimate.name.endswith(f"-{_GAP}") for cell in cells)
+        f"{measured} in both arms, and what is lost between them."
+        if any(cell.entry.column == _GAP for cell in cells)
         else f"{measured} of each method.",
         tuple(names),
         tuple(entries),
-        _notes(results, [cell.estimate for cell in cells]),
+        _notes(results, _estimates(cells), *said),
         differences=False,
     )
 
 
 def _pivoted(fact: str, title: str) -> Callable[[Results, Request], TableDeclaration]:
     def declare(results: Results, request: Request) -> TableDeclaration:
-        cells = _cells(results, request if request.columns else
-                       dataclasses.replace(request, columns=(_GAP,)))  # fmt: skip
+        cells, said = _cells(results, request if request.columns else
+                             dataclasses.replace(request, columns=(_GAP,)))  # fmt: skip
         names, entries = _named(results, request, cells, fact)
         own = results.statistic_of(request.statistic).label or request.statistic
         head = dict.fromkeys(
@@ -242,11 +245,15 @@ def _pivoted(fact: str, title: str) -> Callable[[Results, Request], TableDeclara
             f"{', '.join(head)} {title}.",
             tuple(names),
             tuple(entries),
-            _notes(results, [cell.estimate for cell in cells]),
+            _notes(results, _estimates(cells), *said),
             differences=False,
         )
 
     return declare
+
+
+def _estimates(cells: Sequence[_Cell]) -> list[Estimate]:
+    return [cell.estimate for cell in cells if cell.estimate is not None]
 
 
 def _notes(results: Results, estimates: Sequence[Estimate], *said: str) -> tuple[str, ...]:
