@@ -169,8 +169,7 @@ class Recipe:
 
     def varied(self, name: str, own: Mapping[str, Any]) -> Recipe:
         """Return another recipe, with options of training over those of each stage."""
-        stages = [{**stage, **own} for stage in self.stages]
-        options = {**self.options, "training": {"stages": stages}}
+        options = {**self.options, "training": {"stages": [{**one, **own} for one in self.stages]}}
         return replace(self, name=name, options=options, accuracy=None, expected=(), verified=None)
 
     def names(self, method: str) -> bool:
@@ -317,8 +316,9 @@ def _recipes_of(path: Path) -> Iterator[Recipe]:
         raise PluginError(f"{path}: cannot be read as recipes ({error})") from None
     for number, table in enumerate(file.recipe, start=1):
         for recipe in _recipes_in(table, file.training, f"{path}: recipe {number}"):
-            others = file.variants.get(table.name, {})
-            yield from (recipe, *(recipe.varied(name, own) for name, own in others.items()))
+            yield recipe
+            for name, own in file.variants.get(table.name, {}).items():
+                yield recipe.varied(name, own)
 
 
 def _recipes_in(table: _Table, named: Mapping[str, Any], where: str) -> Iterator[Recipe]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,7 +86,8 @@ class Stage:
             latter with scaled gradients); weights, validation and evaluation stay in fp32.
         compile: compile the backbone with torch.compile; worth it for a long training.
         validation_tasks: tasks after each epoch; 0 keeps the last epoch.
-        patience: stop when the validation accuracy has not risen for this many epochs.
+        patience: stop when the validation accuracy has not risen for this many epochs; without
+            validation all epochs are trained.
     """
 
     method: Annotated[Any, Option(names="method")] = None
@@ -130,12 +132,6 @@ class Stage:
                 "training.distill makes the model at the start of the stage the teacher; omit it "
                 "or training.teacher"
             )
-        if self.validation_tasks == 0 and (self.patience or self.schedule == "plateau"):
-            needy = "patience" if self.patience else "schedule=plateau"
-            raise OptionError(
-                f"training.{needy} needs a validation accuracy, and training.validation_tasks=0 "
-                "measures none"
-            )
 
     @property
     def distils(self) -> bool:
@@ -177,12 +173,9 @@ class Stage:
         elif self.schedule == "multi-step":
             falls = sum(epoch >= m for m in self.milestones)
         elif self.schedule == "plateau":
-            best, waited = -1.0, 0
-            for accuracy in accuracies:
-                waited = 0 if accuracy is None or accuracy > best else waited + 1
-                best = max(best, accuracy or 0.0)
-                if waited == self.step_epochs:
-                    falls, waited = falls + 1, 0
+            best = itertools.accumulate((a for a in accuracies if a is not None), max)
+            waits = [len(list(same)) - 1 for _, same in itertools.groupby(best)]
+            falls = sum(wait // self.step_epochs for wait in waits)
         return self.learning_rate * self.gamma**falls
 
     def optimizer_of(self, parameters: Sequence[Parameter]) -> Optimizer:

@@ -191,10 +191,9 @@ class Training:
         kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter.note)
         progress = kept or _Progress()
         steps = [stage.epochs * stage.steps for stage in stages]
-        done = sum(steps[: progress.stage])
+        done = sum(steps[: progress.stage]) + len(progress.tensors.get("losses", ()))
         if stages:
-            of_epoch = len(progress.tensors.get("losses", ()))
-            done += progress.epoch * stages[progress.stage].steps + of_epoch
+            done += progress.epoch * stages[progress.stage].steps
         with reporter.stage("training", sum(steps), done) as advance:
             for number in range(first := progress.stage, len(stages)):
                 if number > first:
@@ -366,8 +365,7 @@ class _Progress:
     def header(self) -> dict[str, object]:
         """Return everything but the tensors."""
         found = dataclasses.asdict(replace(self, tensors={}))
-        del found["tensors"]
-        return found
+        return {name: value for name, value in found.items() if name != "tensors"}
 
     def begin(self, stage: int) -> None:
         """Turn to the next stage."""
@@ -493,7 +491,8 @@ class _StageLoop:
     def run(self) -> None:
         """Run the epochs that are left, then return to the best weights of the stage."""
         stage, progress = self.stage, self.progress
-        while progress.epoch < stage.epochs and not self._is_stale():
+        patience = stage.patience or math.inf
+        while progress.epoch < stage.epochs and progress.epoch - progress.best_epoch < patience:
             self._finish(self._epoch())
             self.save()
             self.watch(progress.history)
@@ -509,11 +508,6 @@ class _StageLoop:
         self.model.eval()
         for parameter in self.frozen:
             parameter.requires_grad_(True)
-
-    def _is_stale(self) -> bool:
-        """Return whether the validation accuracy has not improved for ``patience`` epochs."""
-        patience = self.stage.patience
-        return patience is not None and self.progress.epoch - self.progress.best_epoch >= patience
 
     def _finish(self, row: Epoch) -> None:
         """Record an epoch's result and keep its weights if they are the best of the stage."""
@@ -552,9 +546,8 @@ class _StageLoop:
                 module.eval()
 
     def _derived_seed(self, *parts: object) -> int:
-        seed = self.training.experiment.settings.training_seed
-        text = " ".join(map(str, (seed, self.progress.stage, *parts)))
-        return int(digest_of(text)[:15], 16)
+        parts = self.training.experiment.settings.training_seed, self.progress.stage, *parts
+        return int(digest_of(" ".join(map(str, parts)))[:15], 16)
 
     def _validation_tasks(self) -> TaskSet | None:
         split, count = self.val_split, self.stage.validation_tasks

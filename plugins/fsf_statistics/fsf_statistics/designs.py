@@ -146,6 +146,7 @@ def rows_of_present(answers: ClassAnswers, words: ClassWords) -> Rows:
         sparse.csr_array(words.having.astype(np.float64)),
         sparse.csr_array((n, 0)),
         np.empty(0),
+        0,
         task,
         0.0,
         _numbered(answers.shown),
@@ -153,13 +154,13 @@ def rows_of_present(answers: ClassAnswers, words: ClassWords) -> Rows:
     )
 
 
-def rows_of_tied(answers: ClassAnswers, words: ClassWords, own: IntArray, *, spill: bool) -> Rows:
+def rows_of_tied(answers: ClassAnswers, words: ClassWords, own: IntArray) -> Rows:
     """Return the rows of "the word is tied": one for each answer and each other class of its task.
 
     The value is whether that other class was answered. Besides what a tied word costs, the rows
     depend on which class it is, on the words of the image, on whether the image has the word that
-    class is tied to, which draws it there, and on the image; with ``spill``, also on whether it has
-    a word tied to a third class.
+    class is tied to, which draws it there, and on the image. Doubtful is whether they depend on the
+    words tied to third classes that the image has.
 
     Args:
         own: int ``(n,)``, the number of the effect of the tied word, -1 for none.
@@ -171,15 +172,13 @@ def rows_of_tied(answers: ClassAnswers, words: ClassWords, own: IntArray, *, spi
     each = np.repeat(np.arange(n), n_rivals)
     size, row = n * n_rivals, np.arange(n * n_rivals)
     pull = _columns(row, np.where(drawn, lure, -1).ravel(), k)
-    third = sparse.csr_array((size, 0))
-    if spill:
-        answer = sparse.csr_array((np.ones(size), (each, row)), shape=(n, size))
-        third = ((answer @ pull)[each] - pull) / n_rivals
+    answer = sparse.csr_array((np.ones(size), (each, row)), shape=(n, size))
+    third = ((answer @ pull)[each] - pull) / n_rivals
     _, rival = np.unique(answers.rivals, return_inverse=True)
     rivals = _columns(row, rival.ravel(), int(rival.max()) + 1)
     present = sparse.csr_array(having.astype(np.float64))[each] / n_rivals
     level = sparse.csr_array(np.ones((size, 1)))
-    nuisance = sparse.csr_array(sparse.hstack([level, present, pull, third, rivals]))
+    nuisance = sparse.csr_array(sparse.hstack([third, level, present, pull, rivals]))
     penalty = np.zeros(nuisance.shape[1])
     penalty[-rivals.shape[1] :] = _RIVAL
     effects = _columns(row, own[each], int(own.max()) + 1) / n_rivals
@@ -188,6 +187,7 @@ def rows_of_tied(answers: ClassAnswers, words: ClassWords, own: IntArray, *, spi
         effects,
         nuisance,
         penalty,
+        k,
         _numbered(answers.image)[each],
         _HELD * n_rivals,
         _numbered(answers.task)[each],

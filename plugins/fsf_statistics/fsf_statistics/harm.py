@@ -433,17 +433,21 @@ def _tied(outcomes: ArmOutcomes, pool: ImagePool) -> list[_Design]:
         if not (tied_words(tasks, pool) >= 0).any():
             continue
         arms = [arm, *(one for one in uniform if one != arm)]
-        fits: tuple[list[_Class], list[_Class]] = [], []
-        for answers in answers_by_class(outcomes, pool, arms):
-            if (answers.tied >= 0).any():
-                for one, spill in zip(fits, (False, True), strict=True):
-                    one.append(_tied_of_class(answers, pool, spill=spill))
-        classes = min(fits, key=lambda one: sum(of.found.value.sum() for of in one))
+        fits = [
+            _tied_of_class(answers, pool)
+            for answers in answers_by_class(outcomes, pool, arms)
+            if (answers.tied >= 0).any()
+        ]
+        classes = min(
+            zip(*fits, strict=True),
+            key=lambda fit: sum(float(one.found.value.sum()) for one in fit),
+        )
         found.append(_Design("tied", (arm,), outcomes[arm].scope == "closed", classes))
     return found
 
 
-def _tied_of_class(answers: ClassAnswers, pool: ImagePool, *, spill: bool) -> _Class:
+def _tied_of_class(answers: ClassAnswers, pool: ImagePool) -> list[_Class]:
+    """Return the effects with and without those of other words on third classes."""
     words = ClassWords.of(answers.shown, pool)
     tied = answers.tied >= 0
     # A tied word that too few images have or lack is an effect of its own.
@@ -457,13 +461,13 @@ def _tied_of_class(answers: ClassAnswers, pool: ImagePool, *, spill: bool) -> _C
     n_tasks = distinct(own, answers.task[tied], len(keys))
     n_others = len(np.unique(answers.task)) - n_tasks
     counts = np.stack([n_tasks, n_queries, distinct(*support, len(keys))], axis=1)
-    return _Class(
-        pool.class_names[answers.label],
-        [words.names(np.flatnonzero(key == one)) for one in keys],
-        rows_of_tied(answers, words, number, spill=spill).fitted(),
-        np.bincount(own, answers.right[tied], minlength=len(keys)) / n_queries,
-        counts,
-    ).only((n_tasks >= _FEWEST_TASKS) & (n_others >= _FEWEST_OTHERS))
+    kept = (n_tasks >= _FEWEST_TASKS) & (n_others >= _FEWEST_OTHERS)
+    names = [words.names(np.flatnonzero(key == one)) for one in keys]
+    accuracy = np.bincount(own, answers.right[tied], minlength=len(keys)) / n_queries
+    return [
+        _Class(pool.class_names[answers.label], names, found, accuracy, counts).only(kept)
+        for found in rows_of_tied(answers, words, number).fitted()
+    ]
 
 
 def _present(outcomes: ArmOutcomes, pool: ImagePool) -> _Design:
@@ -484,7 +488,7 @@ def _present_of_class(answers: ClassAnswers, pool: ImagePool) -> _Class:
     return _Class(
         pool.class_names[answers.label],
         [words.names(np.flatnonzero(words.group == one)) for one in range(n_groups)],
-        rows_of_present(answers, words).fitted(),
+        rows_of_present(answers, words).fitted()[0],
         words.having.T @ answers.right / np.maximum(n_queries, 1),
         counts,
     ).only(np.ones(n_groups, bool))

@@ -52,6 +52,7 @@ class Rows:
         value: float ``(n,)``.
         effects: sparse ``(n, k)``, the columns of the effects that are asked for.
         nuisance: sparse ``(n, m)``, the others; ``penalty`` float ``(m,)`` on their squares.
+        doubtful: the first of the others, which a fit may leave out.
         level: int ``(n,)``, the group of rows whose common level is removed.
         held: rows at the mean that each group's level is estimated with; 0 removes it entirely.
         unit: int ``(n,)``, the unit of information, within which rows depend on each other.
@@ -62,13 +63,54 @@ class Rows:
     effects: sparse.csr_array
     nuisance: sparse.csr_array
     penalty: FloatArray
+    doubtful: int
     level: IntArray
     held: float
     unit: IntArray
     answer: IntArray
 
-    def fitted(self) -> Effects:
+    def fitted(self) -> list[Effects]:
+        """Estimate the effects, with the doubtful columns and, where there are any, without."""
+        found = _System.of(self)
+        return [found.solved(left_out) for left_out in sorted({0, self.doubtful})]
+
+
+@dataclass(frozen=True, eq=False)
+class _System:
+    """The normal equations of some rows, once the level of each group is removed.
+
+    Args:
+        columns: sparse ``(n, m + k)``, all others and then the effects.
+        groups: sparse, sums rows by group; ``sums`` the columns' sums.
+        weight: float, one per group: of its sum in its level.
+        gram: float ``(m + k, m + k)``; ``right`` float ``(m + k,)``.
+    """
+
+    rows: Rows
+    columns: sparse.csr_array
+    groups: sparse.csr_array
+    sums: FloatArray
+    weight: FloatArray
+    gram: FloatArray
+    right: FloatArray
+
+    @classmethod
+    def of(cls, rows: Rows) -> Self:
+        m = rows.nuisance.shape[1]
+        columns = sparse.csr_array(sparse.hstack([rows.nuisance, rows.effects]))
+        groups = _indicator(rows.level)
+        sums = (groups @ columns).toarray()
+        weight = 1 / (np.bincount(rows.level) + rows.held)
+        gram = (columns.T @ columns).toarray() - sums.T @ (weight[:, None] * sums)
+        gram[np.arange(m), np.arange(m)] += rows.penalty
+        right = columns.T @ rows.value - sums.T @ (weight * (groups @ rows.value))
+        return cls(rows, columns, groups, sums, weight, gram, right)
+
+    def solved(self, left_out: int) -> Effects:
         """Estimate the effects by least squares, with cluster-robust errors.
+
+        Args:
+            left_out: how many of the first columns are left out.
 
         The level of each group is removed. Directions of the effects that hardly vary once all else
         is accounted for are left out; each effect is then against the mean of what takes its place,
@@ -78,43 +120,40 @@ class Rows:
         (Cameron, Gelbach & Miller 2011), and is corrected for the leverage of units (Bell &
         McCaffrey 2002).
         """
-        k, m = self.effects.shape[1], self.nuisance.shape[1]
-        columns = sparse.csr_array(sparse.hstack([self.nuisance, self.effects]))
-        groups = _indicator(self.level)
-        sums = (groups @ columns).toarray()
-        weight = 1 / (np.bincount(self.level) + self.held)
-        gram = (columns.T @ columns).toarray() - sums.T @ (weight[:, None] * sums)
-        gram[np.arange(m), np.arange(m)] += self.penalty
-        right = columns.T @ self.value - sums.T @ (weight * (groups @ self.value))
-
-        solved = np.linalg.pinv(gram[:m, :m], rcond=1e-9, hermitian=True)
+        rows, columns, groups, weight = self.rows, self.columns, self.groups, self.weight
+        gram, right, sums = self.gram, self.right, self.sums
+        m = rows.nuisance.shape[1]
+        solved = np.zeros((m, m))
+        solved[left_out:, left_out:] = np.linalg.pinv(
+            gram[left_out:m, left_out:m], rcond=1e-9, hermitian=True
+        )
         cross = solved @ gram[:m, m:]
         inverse, known = _inverse(gram[m:, m:] - gram[m:, :m] @ cross)
         effects = inverse @ (right[m:] - cross.T @ right[:m])
         others = solved @ right[:m] - cross @ effects
-        rest = self.value - columns @ np.concatenate([others, effects])
-        rest -= (weight * (groups @ rest))[self.level]
+        rest = rows.value - columns @ np.concatenate([others, effects])
+        rest -= (weight * (groups @ rest))[rows.level]
 
         share = np.where(known > 0, known, 1.0)
         towards = np.vstack([-cross @ inverse, inverse]) / share
-        influence = columns @ towards - (weight[:, None] * (sums @ towards))[self.level]
-        units = _indicator(self.unit)
+        influence = columns @ towards - (weight[:, None] * (sums @ towards))[rows.level]
+        units = _indicator(rows.unit)
         part = (units @ columns).toarray() - (units @ groups.T) @ (weight[:, None] * sums)
         whole = np.block([[solved + cross @ inverse @ cross.T, -cross @ inverse],
                           [-inverse @ cross.T, inverse]])  # fmt: skip
-        leverage = np.einsum("ij,ij->i", part @ whole, part) / np.bincount(self.unit)
+        leverage = np.einsum("ij,ij->i", part @ whole, part) / np.bincount(rows.unit)
         free = 1 - np.clip(leverage, 0, _MOST_LEVERAGE)[:, None]
         # A group's level is estimated from the row itself, too, which makes its rest smaller.
-        grown = rest / np.sqrt(np.maximum(1 - weight, 1 - _MOST_LEVERAGE))[self.level]
+        grown = rest / np.sqrt(np.maximum(1 - weight, 1 - _MOST_LEVERAGE))[rows.level]
         scores = influence * grown[:, None]
         own = ((units @ scores) ** 2 / free).sum(axis=0)
-        shared = [((_indicator(of) @ scores) ** 2).sum(axis=0) for of in (self.level, self.answer)]
+        shared = [((of @ scores) ** 2).sum(axis=0) for of in (groups, _indicator(rows.answer))]
         reach = (units @ influence) ** 2
         spread = np.maximum((reach**2 / free).sum(axis=0), np.finfo(float).tiny)
         return Effects(
             np.where(known > 0, effects / share, np.nan),
             np.maximum(own, own + shared[0] - shared[1]),
-            np.maximum(reach.sum(axis=0) ** 2 / spread, 1.0) if k else np.empty(0),
+            np.maximum(reach.sum(axis=0) ** 2 / spread, 1.0),
             reach.sum(axis=0),
         )
 
