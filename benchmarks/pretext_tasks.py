@@ -1,7 +1,7 @@
 """What each pretext task changes, against the same training without it, on the embedded data set.
 
 Run ``python benchmarks/pretext_tasks.py``. It trains ProtoNet and R2D2, each without and with every
-pretext task, by the grid of ``pretext.toml``: about an hour per training seed on one idle
+pretext task, by the grid of ``pretext.toml``: about half an hour per training seed on one idle
 thread. Finished runs are reused, whoever made them. Each row is a paired difference on the same 600
 tasks, in points, with its 95 % interval: over tasks only with one training seed, over training
 seeds and tasks with several.

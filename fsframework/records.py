@@ -383,6 +383,8 @@ class RunRecord:
         name = self.labels.get(estimate.statistic) or estimate.statistic
         symbols = {arm: one.symbol for arm, one in self.arms.items()}
         arms = estimate.arms if estimate.higher_is_better else estimate.arms[::-1]
+        if estimate.relative:
+            return f"{name} drop"
         return label_in_arms(name, arms, symbols, only=len(self.arms) == 1)
 
     def tasks_file(self, folder: Path, arm: str) -> Path:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from fsframework._text import printable
 from fsframework.api.running import Run
@@ -15,107 +14,16 @@ from fsframework.values import Contrast, Estimate, text_table
 
 __all__ = [
     "Headline",
-    "HeadlineEntry",
-    "HeadlineTable",
+    "RunHeadline",
     "gap_told",
+    "head_of",
     "headline_of_run",
     "loss_told",
     "measures_of_table",
+    "near_told",
     "points",
     "reading_told",
 ]
-
-_MARKS = {"best": "*", "tied": "~", "": ""}
-_LEAST_BAR, _MOST_BAR = 10, 24
-
-
-@dataclass(frozen=True)
-class HeadlineEntry:
-    """A value of the table of a headline, or the reason why there is none.
-
-    Args:
-        row: names of its row, one for each of the table's ``row_names``.
-        column: name of its column.
-        label: what sentences call the row.
-        estimate: ``None`` where nothing was measured; ``reason`` says why.
-        mark: ``best`` for the best value of its column, ``tied`` for one that cannot be
-            distinguished from it.
-    """
-
-    row: tuple[str, ...]
-    column: str
-    label: str
-    estimate: Estimate | None
-    reason: str = ""
-    mark: Literal["", "best", "tied"] = ""
-
-    @property
-    def in_percent(self) -> tuple[float, float, float]:
-        """Value and interval, shares in percent; NaN where nothing was measured."""
-        one = self.estimate
-        if one is None:
-            return float("nan"), float("nan"), float("nan")
-        factor = 100 if one.share else 1
-        return factor * one.value, factor * one.low, factor * one.high
-
-    @property
-    def parts(self) -> tuple[str, str, str]:
-        """Value, half-width and mark as text."""
-        mark = _MARKS[self.mark]
-        if self.estimate is None:
-            return "–", "", mark
-        digits, (value, low, high) = (1 if self.estimate.share else 3), self.in_percent
-        return f"{value:.{digits}f}", f"{(high - low) / 2:.{digits}f}" * (low == low), mark
-
-
-@dataclass(frozen=True)
-class HeadlineTable:
-    """The table of a headline.
-
-    Args:
-        row_names: what the names of a row are, such as ``shot`` and ``method``.
-        entries: in the order of rows and columns.
-    """
-
-    row_names: tuple[str, ...] = ()
-    entries: tuple[HeadlineEntry, ...] = ()
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns, in order."""
-        return tuple(dict.fromkeys(entry.column for entry in self.entries))
-
-    @property
-    def rows(self) -> tuple[tuple[str, ...], ...]:
-        """The names of each row, in order."""
-        return tuple(dict.fromkeys(entry.row for entry in self.entries))
-
-    def entries_of(self, column: str) -> list[HeadlineEntry]:
-        """Return the entries of a column, in the order of the rows."""
-        return [entry for entry in self.entries if entry.column == column]
-
-    def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return heads and cells of the whole table."""
-        columns = [_cells(self.entries_of(name)) for name in self.columns]
-        rows = [[*names, *cells] for names, *cells in zip(self.rows, *columns, strict=True)]
-        return [*self.row_names, *self.columns], rows
-
-    def text(self, width: int) -> str:
-        """Return the table as lines of at most ``width`` characters.
-
-        The intervals of the last column are also drawn as bars on a common scale, if there is
-        room. Where there is too little room, columns before the last three are left out.
-        """
-        heads, rows = self.cells()
-        columns = [list(cells) for cells in zip(heads, *rows, strict=True)]
-        spare = len(self.columns) - 3
-        while (room := width - sum(max(map(len, c)) + 2 for c in columns)) < -2 and spare > 0:
-            del columns[len(self.row_names)]
-            spare -= 1
-        if room >= _LEAST_BAR and self.columns:
-            columns.append(["", *_bars(self.entries_of(self.columns[-1]), min(room, _MOST_BAR))])
-        first, *lines = zip(*columns, strict=True)
-        return text_table(first, lines, width)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -124,19 +32,21 @@ class Headline:
 
     Args:
         sentences: the answer in words.
-        table: a row per method; columns are the measures of both arms and the gap.
         notes: what is needed to read the table.
     """
 
     sentences: tuple[str, ...]
-    table: HeadlineTable = HeadlineTable()
     notes: tuple[str, ...] = ()
+
+    def table_text(self, width: int) -> str:
+        """Return the table as lines of at most ``width`` characters."""
+        raise NotImplementedError
 
     def text(self, width: int = 80) -> str:
         """Return sentences, table and notes as lines of at most ``width`` characters."""
         paragraphs = [
             textwrap.fill(" ".join(self.sentences), width),
-            self.table.text(width) if self.table.entries else "",
+            self.table_text(width),
             "\n".join(textwrap.fill(note, width) for note in self.notes),
         ]
         return printable("\n\n".join(filter(None, paragraphs)))
@@ -145,7 +55,31 @@ class Headline:
         return self.text()
 
 
-def headline_of_run(run: Run) -> Headline:
+@dataclass(frozen=True, repr=False, eq=False)
+class RunHeadline(Headline):
+    """What one run found.
+
+    Args:
+        label: what the run is called.
+        estimates: by the heads of their columns: measures of both arms, and what is lost.
+    """
+
+    label: str = ""
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+
+    def table_text(self, width: int) -> str:
+        """Return the table; too little room leaves out columns, but not the first and last."""
+        cells = {"method": self.label}
+        cells |= {
+            head: str(one).partition(" (")[0].removesuffix(" %")
+            for head, one in self.estimates.items()
+        }
+        while len(cells) > 4 and sum(max(len(k), len(v)) + 2 for k, v in cells.items()) > width + 2:
+            del cells[list(cells)[2]]
+        return text_table(list(cells), [list(cells.values())], width)
+
+
+def headline_of_run(run: Run) -> RunHeadline:
     """Return the answer of a run from the estimates it holds.
 
     Raises:
@@ -158,30 +92,43 @@ def headline_of_run(run: Run) -> Headline:
     usual = [one.name for one in measures_of_table(names, tuple(record.arms), record.contrast)]
     label = record.method.called if record.method is not None else run.name
     own = [estimates[name] for name in usual if name in estimates] or list(estimates.values())
-    shown = {"gap" if len(one.arms) > 1 else record.label(one): one for one in own}
-    table = HeadlineTable(
-        ("method",), tuple(HeadlineEntry((label,), head, label, e) for head, e in shown.items())
-    )
+    called = record.labels.get(own[-1].statistic) or own[-1].statistic
+    shown = {head_of(record.label(one), called): one for one in own}
     (head, main), notes = list(shown.items())[-1], [reading_told(list(shown.values()))]
     sentence = f"{label} has {head} {main}."
     same = {head: e for head, e in shown.items() if e.statistic == main.statistic}
     of_arms = {head: e for head, e in same.items() if len(e.arms) == 1}
     if len(main.arms) > 1:
-        called = record.labels.get(main.statistic) or main.statistic
         sentence = loss_told(label, called, main, list(of_arms.values()))
-        notes.append(gap_told(list(of_arms), higher_is_better=main.higher_is_better))
+        notes.append(gap_told(of_arms))
+        notes += [near_told(head, label, e) for head, e in shown.items() if e.near_guessing]
     notes += [f"note: {caution}" for caution in record.cautions]
-    return Headline((sentence,), table, tuple(notes))
+    return RunHeadline((sentence,), tuple(notes), label, shown)
 
 
 def measures_of_table(
     statistics: Sequence[str], arms: Sequence[str], contrast: Contrast | None
 ) -> list[Measure]:
-    """Return the measures of the table: the main statistic, which is the last, in every arm."""
+    """Return the measures of the table: the main statistic, which is the last, in every arm.
+
+    Others have the value in the control arm, and their gap. The main gap is the last.
+    """
     own, main = contrast.arms if contrast is not None else tuple(arms), statistics[-1]
-    measures = [Measure(name, own[:1]) for name in statistics[:-1]]
+    of_others = [own[:1]] if contrast is None else [own[:1], own]
+    measures = [Measure(name, of) for name in statistics[:-1] for of in of_others]
     measures += [Measure(main, (arm,)) for arm in own]
-    return measures + ([] if contrast is None else [Measure(main, contrast.arms)])
+    if contrast is not None:
+        measures += [Measure(main, own, relative) for relative in (True, False)]
+    return measures
+
+
+def head_of(label: str, main: str) -> str:
+    """Return the head of a column: gap and drop of the main statistic go without its name.
+
+    >>> head_of("wAcc gap = wAcc-R − wAcc-A", "wAcc"), head_of("wAcc-A", "wAcc")
+    ('gap', 'wAcc-A')
+    """
+    return label.partition(" = ")[0].removeprefix(f"{main} ")
 
 
 def reading_told(estimates: Sequence[Estimate]) -> str:
@@ -201,10 +148,23 @@ def reading_told(estimates: Sequence[Estimate]) -> str:
     )
 
 
-def gap_told(arms: Sequence[str], *, higher_is_better: bool) -> str:
-    """Return what a gap subtracts from what, by the labels of its arms."""
-    first, second = arms if higher_is_better else reversed(arms)
-    return f"gap = {first} − {second}; larger is worse."
+def gap_told(of_arms: Mapping[str, Estimate]) -> str:
+    """Return what gap and drop are made of, from the value of each arm by its label."""
+    first, control = next(iter(of_arms.items()))
+    terms = " − ".join(of_arms if control.higher_is_better else [*of_arms][::-1])
+    drop = f"drop = gap as a share of {first} beyond guessing ({_guessed(control)}); "
+    return f"gap = {terms}; {'' if control.guessing is None else drop}larger is worse."
+
+
+def near_told(head: str, whose: str, near: Estimate) -> str:
+    """Return that values of a column are near guessing."""
+    limit = "nothing can be read from the gap"
+    return f"{head} of {whose} is near what guessing gives ({_guessed(near)}): {limit}."
+
+
+def _guessed(one: Estimate) -> str:
+    value = one.guessing or 0.0
+    return f"{100 * value:.1f} %" if one.share else f"{value:.4g}"
 
 
 def loss_told(label: str, statistic: str, gap: Estimate, of_arms: Sequence[Estimate]) -> str:
@@ -228,37 +188,3 @@ def points(estimate: Estimate, sign: int = 1) -> str:
     if estimate.low != estimate.low:
         return value + unit
     return f"{value} ± {factor * estimate.half_width:.1f}{unit}"
-
-
-def _cells(entries: Sequence[HeadlineEntry]) -> list[str]:
-    """Return values with their intervals and marks, aligned at the decimal point."""
-    parts = [entry.parts for entry in entries]
-    before, after = (max(len(part[i]) for part in parts) for i in range(2))
-    return [
-        f"{value.rjust(before)}{f' ± {half.rjust(after)}' if half else ''}{mark or ' '}".rstrip()
-        for value, half, mark in parts
-    ]
-
-
-def _bars(entries: Sequence[HeadlineEntry], width: int) -> list[str]:
-    """Return each interval as a bar on a common scale, with 0 marked."""
-    values = [entry.in_percent for entry in entries]
-    ends = [0.0, *(x for one in values for x in one if x == x)]
-    low, span = min(ends), (max(ends) - min(ends)) or 1.0
-
-    def place(x: float) -> int:
-        return round((x - low) / span * (width - 1))
-
-    return ["" if one[0] != one[0] else _bar(*one, place, width) for one in values]
-
-
-def _bar(value: float, low: float, high: float, place: Callable[[float], int], width: int) -> str:
-    line = [" "] * width
-    line[place(0.0)] = "╎"
-    if low == low:
-        first, last = place(low), place(high)
-        line[first : last + 1] = "─" * (last - first + 1)
-        if last - first > 1:
-            line[first], line[last] = "├", "┤"
-    line[place(value)] = "●"
-    return "".join(line).rstrip()

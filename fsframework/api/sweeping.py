@@ -105,8 +105,8 @@ class Finished:
         tags = self.rows[0].tags
         axes = [axis for axis in tags if len({row.tags[axis] for row in self.rows}) > 1] or [*tags]
         first = next((row.group for row in self.rows if row.group), None)
-        entries = headline_of_run(first).table.entries if first else ()
-        names = {one.column: one.estimate.name for one in entries if one.estimate}
+        estimates = headline_of_run(first).estimates if first else {}
+        names = {head: one.name for head, one in estimates.items()}
         lines = []
         for row in self.rows:
             known = row.group.estimates if row.group else {}

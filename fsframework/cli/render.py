@@ -138,7 +138,7 @@ def print_run(run: Run, *, explain: bool) -> None:
         headline = headline_of_run(run)
         print_headline(headline)
         click.echo()
-        shown = [one.estimate.name for one in headline.table.entries if one.estimate is not None]
+        shown = [one.name for one in headline.estimates.values()]
     for line in _what(run):
         click.echo(line)
     click.echo()

@@ -35,6 +35,22 @@ class Statistic(Configurable, ABC, kind="statistic"):
     def per_task(self, outcomes: Outcomes) -> FloatArray:
         """Return float64 ``(T,)``, finite and within ``bounds``."""
 
+    def guessing(self, n_way: int, n_query: int) -> float | None:
+        """Return the mean over tasks whose queries are assigned to ways at random.
+
+        With it, the share of a value above guessing that a gap takes away, the relative drop, is
+        estimated, and values near it are noted.
+
+        Args:
+            n_way: classes per task, all equally likely to be guessed.
+            n_query: queries per class.
+
+        Returns:
+            ``None`` if it is not known.
+        """
+        del n_way, n_query
+        return None
+
     def interval(self, outcomes: Outcomes, level: float) -> tuple[float, float] | None:
         """Return the bounds of an interval of its own for the mean over tasks.
 

@@ -37,6 +37,7 @@ from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.values import (
+    AccuracyOutcomes,
     Arms,
     Contrast,
     Estimate,
@@ -95,6 +96,7 @@ class TaskValues:
         paired_arms: whether it is the gap of arms that are paired task by task.
         seeds: models of each method, which are side by side; empty for one each.
         statistic: that is compared, and ``results`` whose it is, for intervals over images.
+        guessing: what guessing gives in the arm, ``None`` if it is not known.
     """
 
     measure: Measure
@@ -108,6 +110,7 @@ class TaskValues:
     seeds: tuple[int, ...] = ()
     statistic: Statistic | None = None
     results: tuple[MethodResult, ...] = ()
+    guessing: float | None = None
 
     @property
     def n_seeds(self) -> tuple[int, ...]:
@@ -333,7 +336,7 @@ def values_of(
     Raises:
         DataError: it cannot be computed from what the results hold.
     """
-    first = results[0]
+    first, seeds = results[0], tuple(len(one.models) for one in results)
     of_arms = [_columns(results, measure.statistic, arm, statistic) for arm in measure.arms]
     parts: tuple[FloatArray, ...] = (of_arms[0],)
     scope = first.outcomes[measure.arms[0]].scope
@@ -352,6 +355,9 @@ def values_of(
         n_images, scope = contrast_images(first.arms, first.contrast)
         paired = first.contrast.paired
         control, tested = (sign * values for values in of_arms)
+        if measure.relative:
+            guessed = sign * _above_guessing(results, measure, statistic)
+            control, tested = _relative(control - guessed, tested - guessed, seeds)
         parts = (control - tested,) if paired else (control, -tested)
     return TaskValues(
         measure,
@@ -359,13 +365,51 @@ def values_of(
         parts,
         scope,
         n_images,
-        tuple(statistic.bounds) == (0.0, 1.0),
+        measure.relative or tuple(statistic.bounds) == (0.0, 1.0),
         first.outcomes[measure.arms[-1]].query_batch,
         paired,
-        tuple(len(one.models) for one in results),
+        seeds,
         statistic,
         tuple(results),
+        None if measure.is_gap else _guessing(statistic, first.outcomes[measure.arms[0]]),
     )
+
+
+def _guessing(statistic: Statistic, outcomes: Outcomes) -> float | None:
+    """Return what guessing gives; ``None`` if it is not known, as of accuracies of tasks."""
+    if isinstance(outcomes, AccuracyOutcomes):
+        return None
+    return statistic.guessing(*outcomes.predictions.shape[1:])
+
+
+def _above_guessing(
+    results: Sequence[MethodResult], measure: Measure, statistic: Statistic
+) -> float:
+    """Return what guessing gives in the control arm.
+
+    Raises:
+        DataError: it is not known, or a method is near it, so that a share of the rest says
+            nothing.
+    """
+    values = values_of(results, Measure(measure.statistic, measure.arms[:1]), statistic)
+    own = estimates_of_methods([one.label for one in results], values)
+    near = [label for label, one in own.items() if one.near_guessing]
+    if values.guessing is None or near:
+        why = f" of {near[0]} is {own[near[0]]}, near" if near else ": it is not known"
+        raise DataError(f"{measure.name}: {values.measure.name}{why} what guessing gives")
+    return values.guessing
+
+
+def _relative(
+    control: FloatArray, tested: FloatArray, seeds: Sequence[int]
+) -> tuple[FloatArray, FloatArray]:
+    """Return values whose means differ by the relative drop of each method, linear in both arms.
+
+    The drop ``1 - tested / control`` is a ratio of means; its first-order expansion has the same
+    value, and the variance of the delta method over tasks and seeds.
+    """
+    known, left = (means_over_seeds(v, seeds).mean(axis=0).repeat(seeds) for v in (control, tested))
+    return 1 + left / known * (control / known - 1), tested / known
 
 
 def _columns(
@@ -520,8 +564,11 @@ def _estimate(
         values.share,
         values.query_batch,
         values.measure.arms,
+        values.statistic is None or values.statistic.higher_is_better,
         n_seeds=one.n_seeds,
         seed_deviation=None if one.seed_deviation is None else float(one.seed_deviation),
+        relative=values.measure.relative,
+        guessing=None if paired else values.guessing,
     )
 
 

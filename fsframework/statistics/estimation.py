@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fsframework._calls import checked, malformed
+from fsframework.errors import DataError
 from fsframework.interfaces.statistic import Statistic
 from fsframework.statistics.comparison import estimates_of_methods, values_of
 from fsframework.statistics.differences import ComparisonOptions
@@ -76,7 +77,8 @@ def estimates_of(
         choice: the chosen interval.
 
     Returns:
-        Estimates by name of the measure: ``wacc-random``, ``wacc-biased``, ``wacc-gap``.
+        Estimates by name of the measure: ``wacc-random``, ``wacc-biased``, ``wacc-gap``; also
+        ``wacc-drop``, the relative drop, unless guessing is not known or the control arm near it.
 
     Raises:
         DataError: a statistic cannot be computed, or the interval needs sizes of the classes.
@@ -84,7 +86,12 @@ def estimates_of(
     found: dict[str, Estimate] = {}
     for name, statistic in statistics.items():
         for measure in measures_of(name, result.outcomes, result.contrast):
-            values = values_of([result], measure, statistic)
+            try:
+                values = values_of([result], measure, statistic)
+            except DataError:
+                if not measure.relative:
+                    raise
+                continue  # the value in the control arm tells that it is near guessing
             [one] = estimates_of_methods([name], values, ComparisonOptions(choice)).values()
             if not (measure.is_gap or result.other_seeds):
                 outcomes = result.outcomes[measure.arms[0]]
@@ -93,7 +100,7 @@ def estimates_of(
                     one = dataclasses.replace(
                         one, low=low, high=high, scope=outcomes.scope, estimator=OWN
                     )
-            found[one.name] = dataclasses.replace(one, higher_is_better=statistic.higher_is_better)
+            found[one.name] = one
     return found
 
 

@@ -21,6 +21,7 @@ class Measure:
     Args:
         statistic: name of the statistic.
         arms: the arm, or the two arms of a gap, the control first; empty if arms have no names.
+        relative: whether a gap is divided by what the control arm has above guessing.
 
     >>> Measure("wacc", ("random", "biased")).name
     'wacc-gap'
@@ -28,11 +29,12 @@ class Measure:
 
     statistic: str
     arms: tuple[str, ...] = ()
+    relative: bool = False
 
     @property
     def name(self) -> str:
         """Name of the measure, such as ``wacc-biased`` or ``wacc-gap``."""
-        return measure_name(self.statistic, self.arms)
+        return measure_name(self.statistic, self.arms, relative=self.relative)
 
     @property
     def is_gap(self) -> bool:
@@ -51,13 +53,15 @@ def usual_measures(arms: Sequence[str], contrast: Contrast | None) -> list[Measu
 
 
 def measures_of(statistic: str, arms: Iterable[str], contrast: Contrast | None) -> list[Measure]:
-    """Return the measures of a statistic: in every arm, and its gap where arms are compared.
+    """Return the measures of a statistic: in every arm, drop and gap where arms are compared.
 
     >>> [one.name for one in measures_of("acc", ["iid", "ood"], Contrast("iid", "ood"))]
-    ['acc-iid', 'acc-ood', 'acc-gap']
+    ['acc-iid', 'acc-ood', 'acc-drop', 'acc-gap']
     """
     found = [Measure(statistic, (arm,)) for arm in arms]
-    return found if contrast is None else [*found, Measure(statistic, contrast.arms)]
+    if contrast is not None:
+        found += [Measure(statistic, contrast.arms, relative) for relative in (True, False)]
+    return found
 
 
 def measures_named(
@@ -85,8 +89,8 @@ def measures_named(
     >>> pair = Contrast("random", "biased")
     >>> [m.arms for m in measures_named(["range-gap"], ["range-gap"], ["random", "biased"], pair)]
     [('random',), ('biased',)]
-    >>> measures_named(["range-gap"], ["acc", "range"], ["random", "biased"], pair)
-    [Measure(statistic='range', arms=('random', 'biased'))]
+    >>> [m.name for m in measures_named(["range-gap"], ["acc", "range"], ["iid", "ood"], pair)]
+    ['range-gap']
     """
     every = {statistic: measures_of(statistic, arms, contrast) for statistic in statistics}
     known = {one.name: [one] for own in every.values() for one in own}

@@ -18,15 +18,22 @@ from fsframework.values.outcomes import QueryBatch, Scope
 __all__ = ["Estimate", "Estimates", "measure_name", "table_of"]
 
 
-def measure_name(statistic: str, arms: Sequence[str]) -> str:
+NEAR = 0.05
+"""Share of the way from guessing to perfect answers below which a value is near guessing."""
+
+
+def measure_name(statistic: str, arms: Sequence[str], *, relative: bool = False) -> str:
     """Return the name of a measure: a statistic of one arm, or of the contrast of two.
 
     >>> measure_name("wacc", ["biased"]), measure_name("wacc", ["random", "biased"])
     ('wacc-biased', 'wacc-gap')
+    >>> measure_name("wacc", ["random", "biased"], relative=True)
+    'wacc-drop'
     """
     if not arms:
         return statistic
-    return f"{statistic}-{'gap' if len(arms) == 2 else arms[0]}"
+    contrast = "drop" if relative else "gap"
+    return f"{statistic}-{contrast if len(arms) == 2 else arms[0]}"
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,9 @@ class Estimate:
             tasks; with more than one, the interval is over seeds and tasks.
         seed_deviation: standard deviation between these models, without the share of the tasks;
             ``None`` with one model.
+        relative: whether it is a relative drop: a gap divided by what the control arm has above
+            guessing.
+        guessing: what guessing gives in this arm, ``None`` if it is not known.
 
     Raises:
         DataError: the level is out of range, or the value is outside its interval.
@@ -78,6 +88,8 @@ class Estimate:
     higher_is_better: bool = True
     n_seeds: int = 1
     seed_deviation: float | None = None
+    relative: bool = False
+    guessing: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arms", tuple(self.arms))
@@ -91,7 +103,21 @@ class Estimate:
     @property
     def name(self) -> str:
         """Name of the measure, such as ``wacc-biased`` or ``wacc-gap``."""
-        return measure_name(self.statistic, self.arms)
+        return measure_name(self.statistic, self.arms, relative=self.relative)
+
+    @property
+    def near_guessing(self) -> bool:
+        """Whether nothing can be read from how much of it is lost, or is left.
+
+        That is so if its interval begins less than 5 % of the way from guessing to perfect
+        answers, or below guessing.
+        """
+        if self.guessing is None:
+            return False
+        sign, best = (1, 1.0) if self.higher_is_better else (-1, 0.0)
+        least = self.guessing + self.share * NEAR * (best - self.guessing)
+        end = self.low if self.higher_is_better else self.high
+        return sign * ((self.value if math.isnan(end) else end) - least) < 0
 
     @property
     def half_width(self) -> float:

@@ -44,7 +44,7 @@ def test_what_is_asked_for_twice_is_compared_once() -> None:
 @pytest.mark.parametrize(
     ("name", "arms", "contrast", "part"),
     [
-        ("wacc-ood", ARMS, CONTRAST, "acc-random, acc-biased, acc-gap"),
+        ("wacc-ood", ARMS, CONTRAST, "acc-random, acc-biased, acc-drop, acc-gap"),
         ("wacc-biasd", ARMS, CONTRAST, "did you mean 'wacc-biased'"),
         ("wacc-R", ARMS, CONTRAST, "(acc, wacc, range-gap, range)"),
         ("gap", ["tasks"], None, "acc-tasks"),

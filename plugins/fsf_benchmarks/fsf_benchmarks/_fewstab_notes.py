@@ -17,7 +17,16 @@ from fsf_benchmarks._published import printed_values
 from fsf_benchmarks.interfaces import BenchmarkResults, ExperimentResult
 from fsf_reports.values import Quantity
 
-__all__ = ["SCOPES", "about", "joined", "named", "printed", "printed_note", "settings"]
+__all__ = [
+    "SCOPES",
+    "about",
+    "has_paper_shape",
+    "joined",
+    "named",
+    "printed",
+    "printed_note",
+    "settings",
+]
 
 SCOPES = {
     "closed": "closed (about this data set only)",
@@ -37,11 +46,16 @@ def named(result: ExperimentResult) -> str:
     return str(result.tags["label"] or result.tags["dataset"])
 
 
+def has_paper_shape(result: ExperimentResult) -> bool:
+    """Return whether the tasks have the paper's ways and queries, on which wAcc depends."""
+    sampler = result.options["sampler"]
+    return (int(sampler["n_way"]), int(sampler["n_query"])) == PAPER_SHAPE
+
+
 def printed(table: str, result: ExperimentResult, method: str, column: str) -> Quantity | None:
     """Return the paper's value if the tasks have the paper's shape."""
-    sampler = result.options["sampler"]
-    if (int(sampler["n_way"]), int(sampler["n_query"])) != PAPER_SHAPE:
-        return None  # wAcc depends on both
+    if not has_paper_shape(result):
+        return None
     tags = result.tags
     return printed_values().get((table, tags["label"], tags["shot"], method, column))
 

@@ -23,6 +23,7 @@ SMALL = ("--dataset", "planted", "-o", "dataset.size=16", "-o", "dataset.n_per_c
         Contexts,
         FewStab,
         partial(FewStab, ablation=True, agreement=True, training_shots=True),
+        partial(FewStab, unlabelled=True),
         MetaCoCo,
         partial(MetaCoCo, only=("figure-4", "figure-5"), ways=(2, 5)),
         OpenIntervals,

@@ -14,7 +14,13 @@ import pytest
 from scipy import stats
 
 import fsframework as fsf_api
-from fsf_benchmarks import _fewstab, _fewstab_agreement, _fewstab_tables, run_benchmark
+from fsf_benchmarks import (
+    _fewstab,
+    _fewstab_agreement,
+    _fewstab_tables,
+    _fewstab_unlabelled,
+    run_benchmark,
+)
 from fsf_benchmarks._fewstab import TECHNIQUES
 from fsf_benchmarks._published import DATASETS, printed_values
 from fsf_benchmarks.interfaces import BenchmarkResults, ExperimentResult
@@ -392,7 +398,7 @@ def test_bad_options_end_before_any_run(
 
 def test_every_table_from_one_grid(whole: dict[str, Any]) -> None:
     names = [t["table"].removeprefix("Table ") for t in whole["tables"]]
-    assert names == ["3", "S7", "S8", "S5", "S6", "4", "6"]
+    assert names == ["3", "S7", "S8", "S5", "S6", "4", "6", "S11"]
     assert len(whole["experiments"]) == 3 * 2 * 2 + 3 * 4
     assert {cell["status"] for cell in whole["experiments"]} == {"finished"}
     # By words of either detector the toy sampler draws the same tasks, but each names its own.
@@ -432,6 +438,90 @@ def test_every_table_from_one_grid(whole: dict[str, Any]) -> None:
     welch = stats.ttest_ind(*means, equal_var=False).confidence_interval(0.95)
     bounds = [drop["measured_low"], drop["measured_high"]]
     assert bounds == pytest.approx([welch.low, welch.high], abs=1e-5)
+
+
+def test_table_s11_is_counted_on_the_images(whole: dict[str, Any]) -> None:
+    """Eq. 9 by hand: ``dark`` or ``bright`` by the toy, one word or two by the metadata."""
+    found = rows(whole, "S11", quantity="detection accuracy")
+    [folder, *_] = [c["folder"] for c in whole["experiments"] if "toy-eyes" in c["experiment"]]
+    pool = fsf_api.load_run(folder).pool
+    seen = [set(pool.attributes.words_of(i)) for i in range(len(pool))]
+    given = [set(text.split(";")) for text in pool.metadata["words"]]
+    by_toy = np.mean([len(a & b) / len(b) for a, b in zip(seen, given, strict=True)])
+    by_data = np.mean([len(a & b) / len(a) for a, b in zip(seen, given, strict=True)])
+    assert [row["measured"] for row in found] == pytest.approx(
+        [100 * by_toy, 100 * by_data], abs=0.006
+    )
+    ranks = {r["quantity"]: r["measured"] for r in rows(whole, "S11") if "rho" in r["quantity"]}
+    plain = {f"rho, {r['shot']}-shot": r["measured"] for r in rows(whole, "6")}
+    assert ranks == plain
+
+
+def test_methods_without_labels_are_beside_table_s9(
+    planned: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Printed values are those of miniImageNet, for words of either detector."""
+    job = planned("fewstab", {"dataset": ["miniImageNet=toy-images"]}, {"unlabelled": True})
+    assert {(e.tags["method"], e.tags["backbone"], e.tags["shot"]) for e in described(job)} == {
+        (method, backbone, shot)
+        for method, backbone in (
+            ("unisiam", "resnet18"), ("psco", "conv64f"), ("beclr", "resnet18"),
+        )
+        for shot in (1, 5)
+    }  # fmt: skip
+    monkeypatch.setattr(_fewstab, "UNLABELLED", {"toy-near": ("BECLR", "toy-pixels")})
+    monkeypatch.setattr(_fewstab_unlabelled, "UNLABELLED", _fewstab.UNLABELLED)
+    monkeypatch.setattr(_fewstab_unlabelled, "DETECTORS", {"toy-eyes": "BLIP"})
+    asked = {"dataset": ["miniImageNet=toy-images"], "detector": ["metadata:words", "toy-eyes"]}
+    found = planned("fewstab", asked, {"unlabelled": True}, sampler="toy-sampler", tasks=9).run()
+    [table] = found.tables
+    printed = {
+        (e.row[:2], e.column): e.printed.text() for e in table.entries if e.printed is not None
+    }
+    assert printed == {
+        (("1", "BECLR"), "wAcc-R"): "35.57 ± 0.80", (("1", "BECLR"), "wAcc-A (BLIP)"):
+        "22.42 ± 0.82", (("5", "BECLR"), "wAcc-R"): "55.20 ± 0.49",
+        (("5", "BECLR"), "wAcc-A (BLIP)"): "33.42 ± 0.68",
+    }  # fmt: skip
+
+
+def test_words_and_images_are_counted_untrained(grid: Grid) -> None:
+    """Tables 2 and S1 of 15 classes of 30 images, of which six are for the test."""
+    done = grid("-o", "benchmark.counts=true", "--json", methods=("toy-near",))
+    words, splits = ran(done)["tables"]
+    assert [row["measured"] for row in words["rows"]] == [3, 3]
+    assert [row["measured"] for row in splits["rows"]] == [6, 180, 0.2, 3, 90, 0.1, 6, 180, 0.2]
+    assert "Table 2" in grid("-o", "benchmark.counts=true", methods=("toy-near",)).stdout
+
+
+def test_recipes_are_the_printed_ones(fsf: Fsf, tmp_path: Path) -> None:
+    """Tables S2 to S4: every cell that is printed is what the recipe does."""
+    done = fsf("benchmark", "fewstab", "-o", "benchmark.settings=true", "--json")
+    assert done.returncode == 0, done.stderr
+    tables = json.loads(done.stdout)["tables"]
+    assert [table["table"] for table in tables] == ["Table S2", "Table S3", "Table S4"]
+    assert not (tmp_path / "runs").exists()
+    for table in tables:
+        assert len(table["rows"]) == 4 * (8 * 2 + 2)
+        assert all(row["measured"] == row["printed"] for row in table["rows"])
+        assert table["notes"][-1].endswith(": none")
+
+
+def test_gaps_and_accuracies_are_drawn(grid: Grid, tmp_path: Path) -> None:
+    document = ran(grid("--json", "--figure", "all.svg"))
+    gaps, scatter = document["figures"]
+    assert [series["name"] for series in gaps["panels"][0]["series"]] == ["1-shot", "5-shot"]
+    estimates = [run["estimates"] for run in document["experiments"]]
+    drawn = [p["y"] for s in gaps["panels"][0]["series"] for p in s["points"]]
+    measured = [100 * one["wacc-gap"]["value"] for one in estimates]
+    assert drawn == pytest.approx(measured, abs=1e-5)
+    points = [(p["x"], p["y"]) for panel in scatter["panels"] for p in panel["series"][0]["points"]]
+    assert points == [
+        pytest.approx((100 * e["acc-random"]["value"], 100 * e["wacc-biased"]["value"]), abs=1e-5)
+        for e in estimates
+    ]
+    assert (tmp_path / "all-figure-4.svg").exists()
+    assert (tmp_path / "all-figure-s1.svg").exists()
 
 
 def test_finished_cells_are_listed_and_taken(grid: Grid, fsf: Fsf, tmp_path: Path) -> None:
@@ -508,8 +598,8 @@ def test_a_failing_experiment_loses_no_other(grid: Grid, monkeypatch: pytest.Mon
     assert text.returncode == 1
     assert "raised RuntimeError: the toy was told to fail" in text.stdout
     answer, _, tables = text.stdout.partition("\nTable 3.")  # the answer comes first
-    assert "that of toy-near" in answer
-    assert ["method", "shot", "Acc-R", "wAcc-R", "wAcc-A", "gap"] in map(
+    assert "do not rank these methods" in answer
+    assert ["method", "shot", "Acc-R", "Acc", "gap", "wAcc-R", "wAcc-A", "drop", "gap"] in map(
         str.split, answer.split("\n")
     )
     assert "\n–: toy-blind, shot 1" in answer

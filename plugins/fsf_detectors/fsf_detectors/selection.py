@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from fsf_detectors._phrases import in_preposition, is_quantifier
 from fsframework.interfaces import DataError, OptionError, WordSelector
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class SpacySelector(WordSelector):
     not a word (the "t" of "t-shirt", which spaCy splits). Nouns are tokens that the pipeline tags
     ``NOUN``; proper nouns (``PROPN``) are left out, because they name who is shown, not what.
     Adjectives are tagged ``ADJ`` and keep their degree ("larger"). A noun without a lemma is used
-    as written.
+    as written. Words of English complex prepositions ("on top of", "next to") and quantifiers
+    before "of" ("a lot of", "a group of") are left out: they say nothing of what is shown.
 
     Source: Omega of FewSTAB (Zheng et al. 2024), section 4.2, step 2, and section 5.1.
 
@@ -161,13 +163,15 @@ class SpacySelector(WordSelector):
 
     def provenance(self) -> Mapping[str, str]:
         """Return the pipeline and the versions that the words depend on."""
-        facts = {"selector": "spacy", "spacy": importlib.metadata.version("spacy")}
+        facts = {
+            "selector": "spacy",
+            "spacy": importlib.metadata.version("spacy"),
+            "rules": f"fsf-detectors {importlib.metadata.version('fsf-detectors')}",
+        }
         if self._found == "lexicon":
             from fsf_detectors._lexicon import lexicon_version
 
-            lexicon = lexicon_version()
-            rules = f"fsf-detectors {importlib.metadata.version('fsf-detectors')}"
-            facts |= {"pipeline": "lexicon", "lexicon": lexicon, "rules": rules}
+            facts |= {"pipeline": "lexicon", "lexicon": lexicon_version()}
         elif isinstance(self._found, Path):
             facts |= {"pipeline": _title(self._found), "sha256": _digest(self._found)}
         else:
@@ -242,6 +246,7 @@ class SpacySelector(WordSelector):
             modifiers: whether the token belongs to a noun on its right; ``None`` if unknown.
             chunked: whether the token is in a noun chunk; ``None`` if unknown.
         """
+        tokens = _without_phrases(tokens)
         if self.compounds == "joined":
             words = set(_joined(tokens, glued, modifiers))
         else:
@@ -255,6 +260,22 @@ class SpacySelector(WordSelector):
         return frozenset(
             word for word in words if len(word) > 1 or word.upper() == word.lower() != ""
         )
+
+
+def _without_phrases(tokens: list[_Token]) -> list[_Token]:
+    """Return tokens of which those in complex prepositions and quantifiers have no part of speech.
+
+    A noun after another noun is no quantifier: "a parking lot of a shop".
+    """
+    words, left = [token.text for token in tokens], []
+    for i, token in enumerate(tokens):
+        alone = token.pos == "NOUN" and (i == 0 or tokens[i - 1].pos not in ("NOUN", "PROPN"))
+        if (token.pos in ("NOUN", "ADJ") and in_preposition(words, i)) or (
+            alone and is_quantifier(words, i)
+        ):
+            token = token._replace(pos="")
+        left.append(token)
+    return left
 
 
 def _text(caption: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -120,7 +119,7 @@ class Group:
         """Return what a measure is called, such as ``wAcc-R``."""
         name = statistic.label or measure.statistic
         if measure.is_gap:
-            return f"{name} gap"
+            return f"{name} {'drop' if measure.relative else 'gap'}"
         symbols = {} if self.first.arms is None else self.first.arms.symbols
         only = len(self.first.outcomes) == 1
         return label_in_arms(name, measure.arms, symbols, only=only)
@@ -195,7 +194,7 @@ class Results:
         values = values_of([one.result], measure, statistic)
         how = ComparisonOptions(IntervalChoice(self.level))
         [found] = estimates_of_methods([one.label], values, how).values()
-        return dataclasses.replace(found, higher_is_better=statistic.higher_is_better)
+        return found
 
     def quantity(self, one: Shown, measure: Measure) -> Quantity:
         """Return the same, shares in percent."""
@@ -208,8 +207,9 @@ class Results:
 
     def axis(self, measure: Measure, group: Group | None = None) -> str:
         """Return the title of an axis that shows a measure."""
-        unit = " (points)" if measure.is_gap else " (%)"
-        return self.label(measure, group) + (unit if self._is_share(measure) else "")
+        unit = " (points)" if measure.is_gap and not measure.relative else " (%)"
+        shown = measure.relative or self._is_share(measure)
+        return self.label(measure, group) + (unit if shown else "")
 
     def limits(self, *measures: Measure) -> tuple[float, float] | None:
         """Return what no value of the measures can lie beyond, as figures show them."""
@@ -243,7 +243,7 @@ def reading(estimates: Iterable[Estimate], groups: Sequence[Group], per: str = "
     >>> reading([one], [])
     '600 tasks; 95 % intervals, closed: they hold for this data set only.'
     """
-    told = list(estimates)
+    told = [one for one in estimates if one.arms] or list(estimates)
     parts = []
     where = f"on {' and '.join(titles)}: " if (titles := _titles(groups)) else ""
     tasks = sorted({e.n_tasks // (2 if len(e.arms) == 2 and not e.paired else 1) for e in told})

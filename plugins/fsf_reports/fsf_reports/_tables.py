@@ -22,6 +22,8 @@ FACTS = ("method", "data", "way", "shot", "backbone", "detector", "seeds")
 """What rows can be named and grouped by."""
 
 _GAP = "gap"
+_LETTERS = "group"
+"""Rows that share a letter cannot be told apart."""
 _ALIKE = "all tasks have the same difference"
 
 
@@ -107,16 +109,19 @@ class _Cell:
     one: Shown
     group: Group
     entry: Entry
-    estimate: Estimate
+    estimate: Estimate | None
+    letters: str = ""
 
 
-def _cells(results: Results, request: Request) -> list[_Cell]:
-    """Return every measure of every method, as ``fsframework.headline`` gives them.
+def _cells(results: Results, request: Request) -> tuple[list[_Cell], list[str]]:
+    """Return every measure of every method, as ``fsf_statistics.headline`` gives them.
+
+    Also return what must be known of gaps and drops.
 
     Raises:
         OptionError: a requested column does not exist.
     """
-    found = []
+    found, said = [], {}
     for group in results.groups:
         by_label = {one.label: one for one in group.shown}
         answer = fsf_statistics.headline(
@@ -128,11 +133,14 @@ def _cells(results: Results, request: Request) -> list[_Cell]:
             for column in columns
             for label, estimate in column.values.items()
         }
+        names = answer.table.row_names
         for entry in table_of_headline(answer).entries:
             label = entry.row[0]
-            estimate = estimates[label, entry.column]
-            found.append(_Cell(by_label[label], group, entry, estimate))
-    return _chosen(found, request.columns)
+            estimate = estimates.get((label, entry.column))
+            letters = dict(zip(names, entry.row, strict=True)).get(_LETTERS, "")
+            found.append(_Cell(by_label[label], group, entry, estimate, letters))
+        said |= dict.fromkeys((*answer.terms, *answer.limits))
+    return _chosen(found, request.columns), list(said)
 
 
 def _chosen(cells: list[_Cell], columns: Sequence[str]) -> list[_Cell]:
@@ -142,7 +150,7 @@ def _chosen(cells: list[_Cell], columns: Sequence[str]) -> list[_Cell]:
     names: dict[str, set[str]] = {}
     for cell in cells:
         own = names.setdefault(cell.entry.column, set())
-        own |= {cell.entry.column.lower(), cell.estimate.name.lower()}
+        own |= {cell.entry.column.lower(), *([cell.estimate.name] if cell.estimate else ())}
     picked = []
     for column in columns:
         heads = [head for head, own in names.items() if column.lower() in own]
@@ -187,8 +195,12 @@ def _named(
 ) -> tuple[list[str], list[Entry]]:
     """Return names of rows and entries; a fact may be part of the columns instead of the rows."""
     names = _row_names(results, request, [pivot] if pivot else [])
+    if not pivot and any(cell.letters for cell in cells):
+        names.append(_LETTERS)
 
     def told(name: str, cell: _Cell) -> str:
+        if name == _LETTERS:
+            return cell.letters
         if name == "method":
             return cell.one.label
         return cell.group.apart[name] if name in cell.group.apart else _fact(name, cell.one)
@@ -213,25 +225,25 @@ def _named(
 
 
 def _headline(results: Results, request: Request) -> TableDeclaration:
-    cells = _cells(results, request)
+    cells, said = _cells(results, request)
     names, entries = _named(results, request, cells)
     measured = results.statistic_of(request.statistic).label or request.statistic
     return TableDeclaration(
         "headline",
-        f"{measured} in both arms and its gap, which is larger where a method is worse."
-        if any(cell.estimate.name.endswith(f"-{_GAP}") for cell in cells)
+        f"{measured} in both arms, and what is lost between them."
+        if any(cell.entry.column == _GAP for cell in cells)
         else f"{measured} of each method.",
         tuple(names),
         tuple(entries),
-        _notes(results, [cell.estimate for cell in cells]),
+        _notes(results, _estimates(cells), *said),
         differences=False,
     )
 
 
 def _pivoted(fact: str, title: str) -> Callable[[Results, Request], TableDeclaration]:
     def declare(results: Results, request: Request) -> TableDeclaration:
-        cells = _cells(results, request if request.columns else
-                       dataclasses.replace(request, columns=(_GAP,)))  # fmt: skip
+        cells, said = _cells(results, request if request.columns else
+                             dataclasses.replace(request, columns=(_GAP,)))  # fmt: skip
         names, entries = _named(results, request, cells, fact)
         own = results.statistic_of(request.statistic).label or request.statistic
         head = dict.fromkeys(
@@ -242,11 +254,15 @@ def _pivoted(fact: str, title: str) -> Callable[[Results, Request], TableDeclara
             f"{', '.join(head)} {title}.",
             tuple(names),
             tuple(entries),
-            _notes(results, [cell.estimate for cell in cells]),
+            _notes(results, _estimates(cells), *said),
             differences=False,
         )
 
     return declare
+
+
+def _estimates(cells: Sequence[_Cell]) -> list[Estimate]:
+    return [cell.estimate for cell in cells if cell.estimate is not None]
 
 
 def _notes(results: Results, estimates: Sequence[Estimate], *said: str) -> tuple[str, ...]:

@@ -50,7 +50,8 @@ def test_the_headline_is_that_of_the_public_function(one_shot: list[Path]) -> No
     made = table(one_shot)
     wanted = table_of_headline(fsf_statistics.headline(one_shot))
     assert made.row_names == ("method",)
-    assert made.columns == wanted.columns == ("Acc-R", "wAcc-R", "wAcc-A", "gap")
+    assert made.columns == wanted.columns
+    assert {"Acc-R", "Acc gap", "wAcc-R", "wAcc-A", "gap"} <= set(made.columns)
     found = {(entry.row, entry.column): entry for entry in made.entries}
     for entry in wanted.entries:
         own = found[entry.row, entry.column]
@@ -58,7 +59,9 @@ def test_the_headline_is_that_of_the_public_function(one_shot: list[Path]) -> No
     assert "On planted, 3-way 1-shot: 24 tasks per arm; 95 % intervals, closed" in made.notes[0]
     rows = list(csv.DictReader(io.StringIO(to_csv(made))))
     for row, entry in zip(rows, made.entries, strict=True):
-        assert entry.measured is not None
+        if entry.measured is None:
+            assert entry.reason
+            continue
         assert float(row["measured"]) == pytest.approx(entry.measured.value, abs=1e-6)
         names = row["method"], row["quantity"], row["mark"]
         assert names == (entry.row[0], entry.column, entry.mark)

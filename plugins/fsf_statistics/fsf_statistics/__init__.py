@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_statistics._accuracy import Accuracy
+    from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.breakdowns import Breakdown, breakdown
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs
@@ -43,7 +44,9 @@ __all__ = [
     "ComparedHeadline",
     "EffectiveRobustness",
     "HarmfulPairs",
+    "HeadlineEntry",
     "HeadlineRow",
+    "HeadlineTable",
     "QueryPlan",
     "QueryVariance",
     "RankAgreement",
@@ -75,7 +78,9 @@ _HOME = {
     "EffectiveRobustness": "robustness",
     "FEWEST_RANKED": "ranking",
     "HarmfulPairs": "harm",
+    "HeadlineEntry": "_headline_table",
     "HeadlineRow": "headlines",
+    "HeadlineTable": "_headline_table",
     "LEAST_HARM": "harm",
     "MOST_WRONG": "harm",
     "QueryPlan": "queries",

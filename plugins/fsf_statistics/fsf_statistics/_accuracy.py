@@ -29,6 +29,11 @@ class Accuracy(Statistic):
         """Return ``task_accuracy``, float64 ``(T,)`` in 0..1, which needs no predictions."""
         return outcomes.task_accuracy
 
+    def guessing(self, n_way: int, n_query: int) -> float:
+        """Return ``1 / n_way``."""
+        del n_query
+        return 1 / n_way
+
     def notes(self, outcomes: ArmOutcomes, gap: Estimate) -> list[str]:
         """Return what different shares of the classes in the arms do to the gap, if it matters."""
         from fsf_statistics.class_shares import class_share_notes

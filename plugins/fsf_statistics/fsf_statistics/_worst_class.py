@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+from scipy import special
+
 from fsframework.interfaces import Statistic
 from fsframework.values import ArmOutcomes, Estimate, FloatArray, Outcomes
 
@@ -34,6 +37,15 @@ class WorstClassAccuracy(Statistic):
     def per_task(self, outcomes: Outcomes) -> FloatArray:
         """Return the minimum of ``class_accuracy`` over ways, float64 ``(T,)`` in 0..1."""
         return outcomes.class_accuracy.min(axis=1)
+
+    def guessing(self, n_way: int, n_query: int) -> float:
+        """Return the expected minimum of ``n_way`` shares of right guesses.
+
+        Right guesses of a class are binomial with ``1 / n_way``, independently of other classes'.
+        It is far below ``1 / n_way``: 0.088 with 5 ways of 15 queries, 0.028 with 5 of 5.
+        """
+        above = special.bdtrc(np.arange(n_query), n_query, 1 / n_way)
+        return float((above**n_way).sum() / n_query)
 
     def notes(self, outcomes: ArmOutcomes, gap: Estimate) -> list[str]:
         """Return what different shares of the classes in the arms do to the gap, if it matters."""

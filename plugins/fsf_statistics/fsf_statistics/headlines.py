@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from fsf_statistics._answers import arms_of, names_told, sentences
+from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
+from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
 from fsf_statistics.task_sets import facts_of, tasks_called, tasks_told_apart
 from fsframework.api.headlines import (
     Headline,
-    HeadlineEntry,
-    HeadlineTable,
     gap_told,
-    loss_told,
-    measures_of_table,
-    points,
+    near_told,
     reading_told,
 )
 from fsframework.api.results import Comparable, results_of, statistic_of_run, statistics_of
@@ -25,31 +23,23 @@ from fsframework.api.running import Run
 from fsframework.api.session import open_session
 from fsframework.errors import DataError
 from fsframework.interfaces import Statistic
-from fsframework.statistics.comparison import (
-    MeasureComparison,
-    compare_methods,
-    estimates_of_methods,
-    values_of,
-)
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import Interval, IntervalChoice
-from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure
+from fsframework.statistics.measures import DEFAULT_STATISTICS
 from fsframework.statistics.results import (
     MethodResult,
     cautions_of,
-    comparable,
     grouped_by_tasks,
     joined_over_seeds,
     labels_of,
 )
-from fsframework.values import Estimate, footnotes, html_table, label_in_arms
+from fsframework.values import footnotes, html_table
 
 __all__ = ["Column", "ComparedHeadline", "HeadlineRow", "headline", "headline_of_runs"]
 
+_ELSEWHERE = "not measured on its tasks"
 _COUNTS = ("seeds", "tasks")
 """Names of rows that say how much was measured, and not what."""
-_MOST_NAMES = 3
-_MOST_GROUPS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,63 +57,6 @@ class HeadlineRow:
     reason: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Column:
-    """One measure on one set of tasks: what its rows have.
-
-    Args:
-        label: its head in the table, such as ``wAcc-R``.
-        statistic: name of its statistic in tables, such as ``wAcc``.
-        measure: a statistic on an arm, or on a contrast.
-        higher_is_better: whether larger values are better; for gaps they are worse.
-        values: by label of the row.
-        compared: all pairs of rows; ``None`` for a single one.
-        called: by label, what sentences call the row.
-    """
-
-    label: str
-    statistic: str
-    measure: Measure
-    higher_is_better: bool
-    values: Mapping[str, Estimate]
-    compared: MeasureComparison | None = None
-    called: Mapping[str, str] = field(default_factory=dict)
-
-    def name(self, label: str) -> str:
-        """Return what sentences call a row."""
-        return self.called.get(label, label)
-
-    @property
-    def ranked(self) -> list[str]:
-        """Labels of the rows, the best first."""
-        sign = -1 if self.higher_is_better else 1
-        return sorted(self.values, key=lambda label: sign * self.values[label].value)
-
-    @cached_property
-    def best(self) -> str:
-        """Label of the best row."""
-        return self.ranked[0]
-
-    @cached_property
-    def tied(self) -> tuple[str, ...]:
-        """Labels of the rows that cannot be distinguished from the best one, by Holm's p."""
-        if self.compared is None:
-            return ()
-        p = {
-            label: self.compared.pair(self.best, label)[0].p_holm
-            for label in self.values
-            if label != self.best
-        }
-        most = 1 - self.compared.level
-        return tuple(label for label, one in p.items() if one is None or one >= most)
-
-    def mark(self, label: str) -> Literal["", "best", "tied"]:
-        """Return ``best``, ``tied`` or nothing; a single row has no mark."""
-        if self.compared is None:
-            return ""
-        return "best" if label == self.best else "tied" if label in self.tied else ""
-
-
 @dataclass(frozen=True, repr=False, eq=False)
 class ComparedHeadline(Headline):
     """What several experiments found.
@@ -132,10 +65,20 @@ class ComparedHeadline(Headline):
     from it.
 
     Args:
+        table: a row per method; columns are the measures of both arms, and what is lost.
         columns: for every set of equal tasks, the estimates and comparisons behind the table.
+        terms: what gaps and drops are made of; among the notes, as are the limits.
+        limits: which values are near guessing, so that nothing can be read from their gaps.
     """
 
+    table: HeadlineTable = field(default_factory=HeadlineTable)
     columns: tuple[tuple[Column, ...], ...] = ()
+    terms: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+
+    def table_text(self, width: int) -> str:
+        """Return the table as lines of at most ``width`` characters."""
+        return self.table.text(width) if self.table.entries else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return sentences, table and notes as JSON values."""
@@ -297,7 +240,7 @@ def _headline_of(
     for group in grouped:
         own = [label_of[id(result)] for result in group]
         short = dict(zip(own, _called([labelled[o] for o in own], row_names), strict=True))
-        columns, missing = _columns(short, group, statistics, how)
+        columns, missing = columns_of(short, group, statistics, how)
         groups.append(columns)
         left_out.update(dict.fromkeys(missing))
     if not any(groups) and left_out:
@@ -305,7 +248,7 @@ def _headline_of(
     apart = tasks_told_apart([facts_of(group[0]) for group in grouped]) if len(grouped) > 1 else {}
     places = [tasks_called({k: v[i] for k, v in apart.items()}) for i in range(len(grouped))]
     if ranked:
-        order = [label for columns in groups for one in columns[-1:] for label in one.ranked]
+        order = [label for columns in groups if columns for label in _order(columns)]
         labelled = {label: labelled[label] for label in dict.fromkeys([*order, *labelled])}
     found = _assembled(labelled, row_names, groups, places)
     return replace(found, notes=(*found.notes, *left_out))
@@ -335,36 +278,6 @@ def _called(rows: Sequence[HeadlineRow], heads: Sequence[str]) -> list[str]:
     return found
 
 
-def _columns(
-    called: Mapping[str, str],
-    results: Sequence[MethodResult],
-    statistics: Mapping[str, Statistic],
-    how: ComparisonOptions,
-) -> tuple[list[Column], list[str]]:
-    """Return the columns of rows with equal tasks, and why others are left out."""
-    labels = list(called)
-    if len(results) > 1:
-        results = comparable(results)
-    first = results[0]
-    symbols = {} if first.arms is None else first.arms.symbols
-    found, missing = [], []
-    for measure in measures_of_table(list(statistics), list(first.outcomes), first.contrast):
-        statistic = statistics[measure.statistic]
-        try:
-            values = values_of(results, measure, statistic)
-        except DataError as error:
-            missing.append(f"{measure.name} is left out: {error}")
-            continue
-        compared = compare_methods(labels, values, how) if len(labels) > 1 else None
-        own = estimates_of_methods(labels, values, how) if compared is None else compared.values
-        name = statistic.label or measure.statistic
-        only = len(first.outcomes) == 1
-        head = "gap" if measure.is_gap else label_in_arms(name, measure.arms, symbols, only=only)
-        better = statistic.higher_is_better and not measure.is_gap
-        found.append(Column(head, name, measure, better, own, compared, called))
-    return found, missing
-
-
 def _assembled(
     rows: Mapping[str, HeadlineRow],
     row_names: Sequence[str],
@@ -372,36 +285,58 @@ def _assembled(
     places: Sequence[str],
 ) -> ComparedHeadline:
     """Return the headline of rows by label, and of columns for each set of equal tasks."""
-    heads = dict.fromkeys(column.label for columns in groups for column in columns)
-    at = {(label, c.label): c for columns in groups for c in columns for label in c.values}
+    every = [column for columns in groups for column in columns]
+    at = {(label, column.label): column for column in every for label in column.values}
+    reasons = {(label, c.label): why for c in every for label, why in c.missing.items()}
     entries = []
     for label, row in rows.items():
-        for head in heads:
-            column, why = at.get((label, head)), row.reason or "not measured on its tasks"
+        for head in dict.fromkeys(column.label for column in every):
+            column, why = (
+                at.get((label, head)),
+                row.reason or reasons.get((label, head), _ELSEWHERE),
+            )
             if column is None:
                 one = HeadlineEntry(row.names, head, label, None, why)
             else:
                 own, mark = column.values[label], column.mark(label)
                 one = HeadlineEntry(row.names, head, label, own, mark=mark)
             entries.append(one)
+    letters = {
+        label: letter
+        for columns in groups
+        if (ranking := robustness_of(columns)) is not None and ranking.compared is not None
+        for label, letter in ranking.compared.groups.items()
+    }
+    if letters:
+        row_names = (*row_names, "group")
+        entries = [replace(e, row=(*e.row, letters.get(e.label, ""))) for e in entries]
     table = HeadlineTable(tuple(row_names), tuple(entries))
-    sentences, notes = tuple(_sentences(groups, places)), tuple(_notes(rows, groups))
-    return ComparedHeadline(sentences, table, notes, tuple(map(tuple, groups)))
+    terms = tuple(filter(None, dict.fromkeys(_terms(columns) for columns in groups)))
+    limits = tuple(dict.fromkeys(one for columns in groups for one in _near_guessing(columns)))
+    return ComparedHeadline(
+        tuple(sentences(groups, places)),
+        tuple(_notes(rows, groups, (*terms, *limits))),
+        table,
+        tuple(map(tuple, groups)),
+        terms,
+        limits,
+    )
 
 
-def _notes(rows: Mapping[str, HeadlineRow], groups: Sequence[Sequence[Column]]) -> Iterator[str]:
+def _notes(
+    rows: Mapping[str, HeadlineRow], groups: Sequence[Sequence[Column]], terms: Sequence[str]
+) -> Iterator[str]:
     """Yield what is needed to read the table, each sentence once."""
     estimates = [e for columns in groups for column in columns for e in column.values.values()]
     if estimates:
-        yield reading_told(estimates)
+        yield reading_told([one for one in estimates if one.arms])
     if any(column.compared for columns in groups for column in columns):
         where = " on equal tasks" if len(groups) > 1 else ""
         yield (
             f"* best of its column{where}; ~ not distinguishable from it (paired where tasks are, "
             f"Holm over all pairs, {100 * estimates[0].level:g} %)."
         )
-    terms = dict.fromkeys(_terms(columns) for columns in groups)
-    yield from filter(None, terms)
+    yield from terms
     failed = {label: [f"{row.reason}."] for label, row in rows.items() if row.result is None}
     yield from (f"–: {note}" for note in footnotes(failed))
     for columns in groups:
@@ -419,85 +354,35 @@ def _shared_first(said: Mapping[str, Sequence[str]]) -> Iterator[str]:
     yield from footnotes({k: [one for one in own if one not in shared] for k, own in said.items()})
 
 
-def _arms_of(gap: Column, columns: Sequence[Column]) -> list[Column]:
-    """Return the columns of the arms whose difference is a gap."""
-    own = [c for c in columns if c.measure.statistic == gap.measure.statistic]
-    return [c for c in own if not c.measure.is_gap]
+def _order(columns: Sequence[Column]) -> list[str]:
+    """Return the rows by effective robustness, else by gap, or by the control arm's value."""
+    main, robustness = main_of(columns), robustness_of(columns)
+    if robustness is not None:
+        return robustness.ranked
+    return (main if main.ranks else columns[0]).ranked
 
 
 def _terms(columns: Sequence[Column]) -> str:
     """Return what a gap subtracts from what."""
-    gap = next((column for column in columns if column.measure.is_gap), None)
-    if gap is None:
+    main = main_of(columns) if columns else None
+    if main is None or not main.measure.is_gap:
         return ""
-    main = _arms_of(gap, columns)
-    return gap_told([one.label for one in main], higher_is_better=main[0].higher_is_better)
-
-
-def _sentences(groups: Sequence[Sequence[Column]], places: Sequence[str]) -> Iterator[str]:
-    """Yield the answer: which gap is smallest and largest, or what a single method loses.
-
-    Args:
-        groups: the columns of each set of equal tasks.
-        places: what tells each set from the others.
-    """
-    told = [(columns, place) for columns, place in zip(groups, places, strict=True) if columns]
-    for columns, place in told[:_MOST_GROUPS]:
-        first, *others = _on_equal_tasks(columns)
-        yield f"On {place}: {first}" if place else first
-        yield from others
-    if len(told) > _MOST_GROUPS:
-        yield f"The table has {len(told) - _MOST_GROUPS} more sets of tasks."
-
-
-def _on_equal_tasks(columns: Sequence[Column]) -> Iterator[str]:
-    main = columns[-1]
-    if main.measure.is_gap and len(main.values) == 1:
-        ((label, gap),) = main.values.items()
-        of_arms = [column.values[label] for column in _arms_of(main, columns)]
-        yield loss_told(main.name(label), main.statistic, gap, of_arms)
-    elif main.measure.is_gap:
-        yield from _extremes(main, _arms_of(main, columns)[0])
-    else:
-        verb = "has" if len(main.values) == 1 else "has the best"
-        value = f"{main.label}{',' if len(main.values) > 1 else ''} {main.values[main.best]}"
-        yield f"{main.name(main.best)} {verb} {value}{_others(main)}."
-
-
-def _extremes(gap: Column, control: Column) -> Iterator[str]:
-    """Yield which methods have the smallest and the largest gap, and what that does not show."""
-    best = gap.ranked[0]
-    worst = next((one for one in reversed(gap.ranked) if one not in gap.tied), best)
-    factor, unit = _unit(gap.values[best])
-    if len(gap.tied) == len(gap.values) - 1:
-        low, high = (factor * f(e.value for e in gap.values.values()) for f in (min, max))
-        every = "both" if len(gap.values) == 2 else f"all {len(gap.values)}"
-        yield (
-            f"No {gap.statistic} gap can be distinguished from the smallest, that of "
-            f"{gap.name(best)}; {every} lie between {low:.1f} and {high:.1f}{unit}."
+    arms = {c.label: next(iter(c.values.values())) for c in arms_of(main, columns)}
+    told, (control, tested) = gap_told(arms), arms
+    if (robustness := robustness_of(columns)) is not None:
+        told += (
+            f" robustness = {tested} beyond what {control} predicts, by a line through the logits "
+            f"of these {len(robustness.values)} methods; larger is better."
         )
-    else:
-        smallest = f"{gap.name(best)} has the smallest {gap.statistic} gap"
-        yield f"{smallest}, {points(gap.values[best])}{_others(gap)}."
-        largest = "has the largest" if worst == gap.ranked[-1] else "has the largest of the others"
-        yield f"{gap.name(worst)} {largest}, {points(gap.values[worst])}."
-    if (ahead := control.best) != best and best not in control.tied:
-        behind = factor * abs(control.values[ahead].value - control.values[best].value)
-        yield (
-            f"But {control.label} of {gap.name(best)} is {behind:.1f}{unit} worse than that of "
-            f"{gap.name(ahead)}: a method that answers worse has less to lose."
-        )
+    return told
 
 
-def _others(column: Column) -> str:
-    """Return which rows cannot be distinguished from the best."""
-    tied = [column.name(label) for label in column.tied]
-    if len(tied) > _MOST_NAMES:
-        tied = [", ".join(tied[:_MOST_NAMES]), f"{len(tied) - _MOST_NAMES} more"]
-    elif tied:
-        tied = [", ".join(tied[:-1]), tied[-1]]
-    return f"; {' and '.join(filter(None, tied))} cannot be distinguished from it" if tied else ""
-
-
-def _unit(estimate: Estimate) -> tuple[float, str]:
-    return (100, " points") if estimate.share else (1, "")
+def _near_guessing(columns: Sequence[Column]) -> Iterator[str]:
+    """Yield which values are near guessing, and which rows have no effective robustness."""
+    if (robustness := robustness_of(columns)) is not None:
+        called = {robustness.name(one): [why] for one, why in robustness.missing.items()}
+        yield from (f"No robustness of {one}." for one in footnotes(called))
+    for column in columns:
+        if near := column.near_guessing:
+            names = names_told([column.name(label) for label in near])
+            yield near_told(column.label, names, column.values[near[0]])

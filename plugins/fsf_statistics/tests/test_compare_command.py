@@ -79,7 +79,7 @@ def test_two_runs_in_every_measure(fsf: Fsf, runs_dir: Path) -> None:
         "acc-random", "acc-biased", "wacc-gap",
     ]  # fmt: skip
     unknown = refused(fsf, "compare", *PAIR, "--statistic", "wacc-iid")
-    for part in ("--statistic", "'wacc-iid'", "acc-random, acc-biased, acc-gap"):
+    for part in ("--statistic", "'wacc-iid'", "acc-random, acc-biased, acc-drop, acc-gap"):
         assert part in unknown
 
 

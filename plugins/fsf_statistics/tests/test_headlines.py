@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import fsf_statistics
 import fsframework as fsf
+from fsf_statistics import ComparedHeadline, HeadlineEntry, HeadlineTable
 from fsf_statistics.task_sets import tasks_told_apart
-from fsframework.api.headlines import Headline, HeadlineEntry, HeadlineTable
 from fsframework.errors import DataError
 from fsframework.records import RunRecord
 from fsframework.statistics.results import MethodResult
@@ -41,9 +42,12 @@ def result(label: str, worst: dict[str, list[int]], seed: int = 0, **more) -> Me
     return MethodResult(label, outcomes, arms, **more)
 
 
-def told(*results: MethodResult) -> Headline:
+def told(*results: MethodResult) -> ComparedHeadline:
     return fsf_statistics.headline(results)
 
+
+GUESSED = (15**2 + 11**2 + 5**2 + 1) / 16**2 / 4
+"""Expected worst of two classes whose 4 queries are guessed: at least 1, 2, 3, 4 of both right."""
 
 STEADY = [0, 0, 1, 0, 1, 0, 0, 1]
 """Mean of the worst class: 1 - 3/32."""
@@ -52,9 +56,10 @@ STEADY = [0, 0, 1, 0, 1, 0, 0, 1]
 def test_one_method_loses_what_its_arms_differ_by() -> None:
     found = told(result("leaner", {"random": STEADY, "biased": [3, 4, 3, 4, 3, 3, 4, 4]}))
     control, tested = 1 - 3 / 32, 1 - 28 / 32
-    assert found.table.columns == ("Acc-R", "wAcc-R", "wAcc-A", "gap")
+    assert found.table.columns == ("Acc-R", "Acc gap", "wAcc-R", "wAcc-A", "drop", "gap")
     values = [entry.estimate.value for entry in found.table.entries]
-    assert values == pytest.approx([(1 + control) / 2, control, tested, control - tested])
+    gap, drop = control - tested, (control - tested) / (control - GUESSED)
+    assert values == pytest.approx([(1 + control) / 2, gap / 2, control, tested, drop, gap])
     [sentence] = found.sentences
     for part in ("leaner loses 78.1 ± ", "wAcc from random to biased", "90.6 % to 12.5 %"):
         assert part in sentence
@@ -84,29 +89,119 @@ def test_the_smallest_gap_is_best_and_equal_methods_are_tied() -> None:
     gaps = {e.row[0]: e.mark for e in found.table.entries if e.column == "gap"}
     assert gaps == {"b": "best", "c": "tied", "a": ""}
     assert list(gaps) == ["b", "c", "a"]
-    assert found.sentences[0].startswith("b has the smallest wAcc gap, 0.0 ± ")
-    assert "; c " in found.sentences[0]
-    assert found.sentences[1].startswith("a has the largest, 78.1 ± ")
+    first, second = found.sentences
+    assert first == "b and c are one group with the smallest wAcc gaps, 0.0 points."
+    assert second.startswith("a loses more than b, 78.1 ± ")
 
 
-def test_what_cannot_be_distinguished_from_the_smallest_is_not_called_the_largest() -> None:
+def test_what_is_in_the_group_of_the_smallest_is_not_called_the_largest() -> None:
     found = told(
         result("even", {"random": STEADY, "biased": STEADY}),
         result("worse", {"random": STEADY, "biased": [*STEADY[:2], *(n + 1 for n in STEADY[2:])]}),
         result("unsteady", {"random": STEADY, "biased": [*STEADY[:6], 4, 4]}),
     )
     first, second = found.sentences[:2]
-    assert first.startswith("even has the smallest")
-    assert "; unsteady cannot be distinguished" in first
-    assert second.startswith("worse has the largest of the others, 18.")
+    assert first.startswith("even and unsteady are one group with the smallest")
+    assert second.startswith("worse loses more than even, 18.")
 
 
-def test_a_small_gap_of_a_method_that_answers_worse_is_no_merit() -> None:
+def marks(found: ComparedHeadline, column: str) -> dict[str, str]:
+    return {one.row[0]: one.mark for one in found.table.entries if one.column == column}
+
+
+def test_gaps_rank_no_methods_that_differ_in_the_control_arm() -> None:
     found = told(
-        result("poor", {"random": [4] * 7 + [3], "biased": [4] * 8}),
+        result("middling", {"random": [1, 2, 1, 2, 1, 2, 1, 2], "biased": [2] * 8}),
         result("good", {"random": STEADY, "biased": [2, 2, 1, 2, 2, 1, 2, 2]}),
     )
-    assert "wAcc-R of poor is 87.5 points worse than that of good" in found.sentences[-1]
+    [sentence] = found.sentences
+    assert sentence.startswith("The gaps do not rank these methods, whose Acc-R differs")
+    assert [marks(found, column) for column in ("Acc-R", "gap", "drop")] == [
+        {"good": "best", "middling": ""},
+        {"good": "", "middling": ""},
+        {"good": "", "middling": ""},
+    ]
+
+
+def test_methods_that_cannot_be_told_apart_are_one_group() -> None:
+    turned = [*STEADY[3:], *STEADY[:3]]
+    found = told(*(result(name, {"random": STEADY, "biased": b})
+                   for name, b in (("a", STEADY), ("b", turned))))  # fmt: skip
+    [sentence] = found.sentences
+    assert sentence.startswith("Both methods are one group: their wAcc gaps, 0.0 points, ")
+
+
+def test_near_guessing_there_is_no_drop_and_nothing_is_ranked() -> None:
+    knows_nothing = {"random": [2, 3, 3, 2, 3, 3, 2, 3], "biased": [3] * 8}
+    found = told(
+        result("poor", knows_nothing), result("good", {"random": STEADY, "biased": [2] * 8})
+    )
+    drops = {e.row[0]: e for e in found.table.entries if e.column == "drop"}
+    assert drops["poor"].estimate is None
+    assert "wAcc-R" in drops["poor"].reason
+    assert drops["good"].estimate.value == pytest.approx((29 / 32 - 1 / 2) / (29 / 32 - GUESSED))
+    assert [limit.partition(" is near")[0] for limit in found.limits] == [
+        "wAcc-R of poor", "wAcc-A of poor",
+    ]  # fmt: skip
+    [sentence] = told(result("a", knows_nothing), result("b", knows_nothing)).sentences
+    assert "nothing can be ranked" in sentence
+    with pytest.raises(DataError, match="wacc-random of poor is 34.4"):
+        fsf.compare([result("poor", knows_nothing), result("other", knows_nothing)], "wacc-drop")
+
+
+def test_the_interval_of_a_drop_is_that_of_a_ratio() -> None:
+    random, biased = [1, 2, 0, 1, 1, 0, 2, 1], [1, 3, 2, 2, 3, 1, 2, 2]
+    one = result("one", {"random": random, "biased": biased})
+    [drop] = [e.estimate for e in told(one).table.entries if e.column == "drop"]
+    control, tested = (1 - np.array(missed) / 4 for missed in (random, biased))
+    known = control.mean() - GUESSED
+    left = (tested.mean() - GUESSED) / known
+    # The first order of a ratio of two independent means, with Welch's degrees of freedom.
+    errors = [(left / known) ** 2 * control.var(ddof=1) / 8, tested.var(ddof=1) / 8 / known**2]
+    freedom = sum(errors) ** 2 / sum(e**2 / 7 for e in errors)
+    half = stats.t.ppf(0.975, freedom) * sum(errors) ** 0.5
+    assert (drop.value, drop.half_width) == pytest.approx((1 - left, half))
+    assert drop.name == "wacc-drop"
+    assert drop.share
+
+
+MISSED = {"a": (6, 14), "b": (10, 20), "c": (14, 25), "d": (20, 30), "e": (24, 36), "f": (30, 37)}
+"""Of the 48 queries of the worst classes of 12 tasks, those that a method misses in each arm."""
+
+
+def six() -> list[MethodResult]:
+    return [
+        result(name, {"random": _missed(random), "biased": _missed(biased)})
+        for name, (random, biased) in MISSED.items()
+    ]
+
+
+def _missed(total: int) -> list[int]:
+    """Misses of 12 tasks with this sum, as equal as can be."""
+    return [total // 12 + (task < total % 12) for task in range(12)]
+
+
+def test_enough_methods_are_ordered_by_effective_robustness_with_letters() -> None:
+    results = [*six(), result("g", {"random": [4] * 12, "biased": [4] * 12})]
+    expected = fsf_statistics.effective_robustness(results)
+    found = told(*results)
+    assert found.table.row_names == ("method", "group")
+    order = [*expected.values, "g"]
+    assert found.table.rows == tuple((label, expected.letters.get(label, "")) for label in order)
+    own = {e.label: e for e in found.table.entries if e.column == "robustness"}
+    assert {k: e.estimate for k, e in own.items()} == {**expected.values, "g": None}
+    # By hand: the residuals of a line through the logits.
+    missed = np.array(list(MISSED.values())).T
+    x, y = np.log((48 - missed) / missed)
+    line = np.polynomial.Polynomial.fit(x, y, 1)(x)
+    beyond = 1 / (1 + np.exp(-y)) - 1 / (1 + np.exp(-line))
+    values = [own[label].estimate.value for label in MISSED]
+    assert values == pytest.approx(beyond)
+    assert own[order[0]].mark == "best"
+    assert set(marks(found, "gap").values()) == {""}
+    assert any(limit.startswith("No robustness of g") for limit in found.limits)
+    assert "robustness" in found.terms[0]
+    assert "robustness" not in told(*results[:5]).table.columns
 
 
 def test_marks_hold_within_equal_tasks_only() -> None:
@@ -162,19 +257,19 @@ def entry(name: str, column: str, value: float, half: float) -> HeadlineEntry:
     return HeadlineEntry((name,), column, name, estimate)
 
 
-def test_the_table_aligns_decimals_and_leaves_out_columns_before_the_last_three() -> None:
+def test_the_table_aligns_decimals_and_leaves_out_columns_after_the_first() -> None:
     values = {"Acc": (9.5, 0.1), "R": (50.0, 10.0), "A": (5.0, 1.0), "gap": (45.0, 2.0)}
     entries = tuple(
         entry(f"method-{row}", column, value * row, half)
         for row in (1, 2)
         for column, (value, half) in values.items()
     )
-    found = Headline((), HeadlineTable(("method",), entries))
+    found = ComparedHeadline((), table=HeadlineTable(("method",), entries))
     lines = found.text(80).splitlines()
     assert lines[0].split() == ["method", "Acc", "R", "A", "gap"]
     assert lines[1].startswith("method-1   9.5 ± 0.1")
     assert lines[2].startswith("method-2  19.0 ± 0.1")
-    assert "Acc" not in found.text(45)
+    assert found.text(45).splitlines()[0].split() == ["method", "Acc", "A", "gap"]
 
 
 def test_bars_share_a_scale_that_contains_zero() -> None:
@@ -183,7 +278,7 @@ def test_bars_share_a_scale_that_contains_zero() -> None:
         for value in (8, -2, 0)
     )
     table = HeadlineTable(("method",), entries)
-    _, *rows = Headline((), table).text(35).splitlines()
+    _, *rows = ComparedHeadline((), table=table).text(35).splitlines()
     first, second, none = (row[20:] for row in rows)
     assert none == ""
     assert first.index("╎") == second.index("┤") == 4
@@ -220,18 +315,19 @@ def test_its_numbers_are_those_of_estimates_and_of_compare(runs: dict[str, fsf.R
     equal = [run for name, run in runs.items() if name != "other tasks"]
     found = fsf_statistics.headline(equal)
     compared = fsf.compare(equal)
-    assert found.table.columns == ("Acc-R", "wAcc-R", "wAcc-A", "gap")
     for entry in found.table.entries:
-        assert entry.estimate is not None
+        if entry.estimate is None:
+            assert "wacc-drop" not in runs[entry.row[0]].estimates
+            continue
         own = runs[entry.row[0]].estimates[entry.estimate.name]
         assert entry.estimate.value == pytest.approx(own.value)
         assert entry.estimate.half_width == pytest.approx(own.half_width)
-    gap = compared["wacc-gap"]
-    best, *others = sorted(gap.values, key=lambda label: gap.values[label].value)
-    marks = {e.row[0]: e.mark for e in found.table.entries if e.column == "gap"}
-    assert marks.pop(best) == "best"
-    tied = {label: gap.pair(best, label)[0].p_holm >= 0.05 for label in others}
-    assert {label: mark == "tied" for label, mark in marks.items()} == tied
+    tested = compared["wacc-biased"]
+    best, *others = sorted(tested.values, key=lambda label: -tested.values[label].value)
+    marked = marks(found, "wAcc-A")
+    assert marked.pop(best) == "best"
+    tied = {label: tested.pair(best, label)[0].p_holm >= 0.05 for label in others}
+    assert {label: mark == "tied" for label, mark in marked.items()} == tied
     found = fsf_statistics.headline([runs["ncc"], runs["other tasks"]])
     assert found.table.row_names == ("method", "task_seed")
     assert {entry.mark for entry in found.table.entries} == {""}

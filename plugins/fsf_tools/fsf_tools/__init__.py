@@ -6,6 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsf_tools.attributes.agreement import agreement
+    from fsf_tools.attributes.statistics import attribute_statistics
     from fsf_tools.cached import cache_size, clean_cache
     from fsf_tools.data.adding import add_dataset, remove_dataset
     from fsf_tools.data.catalogue import datasets
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_dataset",
+    "agreement",
+    "attribute_statistics",
     "cache_size",
     "check_plugins",
     "clean_cache",
@@ -32,6 +36,8 @@ __version__ = "0.1.0"
 
 _HOME = {
     "add_dataset": "data.adding",
+    "agreement": "attributes.agreement",
+    "attribute_statistics": "attributes.statistics",
     "cache_size": "cached",
     "check_plugins": "installed",
     "clean_cache": "cached",

@@ -84,7 +84,8 @@ def _facts(run: ReportedRun) -> dict[str, str]:
 
 def gap_name(runs: ReportedRuns) -> str | None:
     """Return the name of the gap that methods are judged by, ``None`` where none has one."""
-    names = [name for run in runs for name, e in run.estimates.items() if len(e.arms) == 2]
+    gaps = {name: e for run in runs for name, e in run.estimates.items() if len(e.arms) == 2}
+    names = [name for name, e in gaps.items() if not e.relative]
     return next((n for n in names if n.startswith("wacc")), names[0] if names else None)
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 from fsf_reports._sections._headline import (
     estimates_of,
     gap_name,
+    headline_of,
     measure,
     several_seeds,
     tasks_called,
@@ -68,39 +69,16 @@ def _these(group: ReportedRuns) -> str:
 
 def _found(group: ReportedRuns) -> str:
     name = gap_name(group)
+    told = " ".join(headline_of(group).sentences)
     if name is None:
-        return _levels(group)
+        return told
     gaps = estimates_of(group, name)
-    called = _plain(measure(group, name))
     if len(gaps) == 1:
         ((label, gap),) = gaps.items()
+        called = _plain(measure(group, name))
         return f"{_verdict(gap)}: {label} loses {_points(gap)} of {called}."
     hurt = [label for label, gap in gaps.items() if gap.low > 0]
-    ranked = sorted(gaps, key=lambda label: gaps[label].value)
-    best, worst = ranked[0], ranked[-1]
-    return (
-        f"{_count(len(hurt), len(gaps))}: the loss of {called} is smallest for {best} "
-        f"({_points(gaps[best])}) and largest for {worst} ({_points(gaps[worst])})."
-    )
-
-
-def _levels(group: ReportedRuns) -> str:
-    """Return the values of the first measure, for runs without a contrast."""
-    names = list(dict.fromkeys(n for run in group for n in run.estimates))
-    if not names:
-        return "No statistic was computed."
-    name = names[0]
-    ranked = sorted(
-        (run for run in group if name in run.estimates), key=lambda run: -run.estimates[name].value
-    )
-    shown = measure(group, name)
-    best, worst = ranked[0], ranked[-1]
-    if best is worst:
-        return f"{shown} of {best.label} is {best.estimates[name]}."
-    return (
-        f"{shown} is highest for {best.label} ({best.estimates[name]}) and lowest for "
-        f"{worst.label} ({worst.estimates[name]})."
-    )
+    return f"{_count(len(hurt), len(gaps))}. {told}"
 
 
 def _plain(name: str) -> str:
@@ -139,6 +117,8 @@ def _limits(runs: ReportedRuns, groups: list[ReportedRuns]) -> Iterator[str]:
             "A gap says that these tasks are harder, not which word makes them so; two arms may "
             "differ in more than one word."
         )
+    for group in groups:
+        yield from headline_of(group).limits
     once = _trained_once(runs.finished)
     if once:
         yield (

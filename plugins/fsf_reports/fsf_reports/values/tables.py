@@ -12,7 +12,7 @@ from fsframework.errors import DataError
 from fsframework.values import html_table
 
 if TYPE_CHECKING:
-    from fsframework.api.headlines import Headline
+    from fsf_statistics import ComparedHeadline
 
 __all__ = ["Entry", "TableDeclaration", "table_of_headline"]
 
@@ -149,7 +149,7 @@ def _told(entry: Entry | None) -> str:
     return entry.measured.text() + marks[entry.mark] + printed
 
 
-def table_of_headline(headline: Headline) -> TableDeclaration:
+def table_of_headline(headline: ComparedHeadline) -> TableDeclaration:
     """Return the table of a headline, with its notes."""
     entries = tuple(
         Entry(

@@ -1,0 +1,149 @@
+"""What a headline says in words: which methods lose least, and what may not be said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fsf_statistics._columns import Column, main_of, robustness_of
+from fsframework.api.headlines import loss_told, points
+
+__all__ = ["arms_of", "names_told", "sentences"]
+
+_MOST_NAMES = 3
+_MOST_GROUPS = 4
+
+
+def sentences(groups: Sequence[Sequence[Column]], places: Sequence[str]) -> Iterator[str]:
+    """Yield the answer: which methods lose least, or what a single method loses.
+
+    Args:
+        groups: the columns of each set of equal tasks.
+        places: what tells each set from the others.
+    """
+    told = [(columns, place) for columns, place in zip(groups, places, strict=True) if columns]
+    for columns, place in told[:_MOST_GROUPS]:
+        first, *others = _on_equal_tasks(columns)
+        yield f"On {place}: {first}" if place else first
+        yield from others
+    if len(told) > _MOST_GROUPS:
+        yield f"The table has {len(told) - _MOST_GROUPS} more sets of tasks."
+
+
+def arms_of(gap: Column, columns: Sequence[Column]) -> list[Column]:
+    """Return the columns of the arms whose difference is a gap."""
+    own = [c for c in columns if c.measure.statistic == gap.measure.statistic]
+    return [c for c in own if not c.measure.is_gap]
+
+
+def names_told(names: Sequence[str]) -> str:
+    """Return a few names and the number of the others.
+
+    >>> names_told(["ncc"]), names_told(["a", "b", "c", "d", "e"])
+    ('ncc', 'a, b, c and 2 more')
+    """
+    shown = list(names[:_MOST_NAMES])
+    if len(names) > _MOST_NAMES:
+        shown = [", ".join(shown), f"{len(names) - _MOST_NAMES} more"]
+    elif len(shown) > 1:
+        shown = [", ".join(shown[:-1]), shown[-1]]
+    return " and ".join(shown)
+
+
+def _on_equal_tasks(columns: Sequence[Column]) -> Iterator[str]:
+    main = main_of(columns)
+    if main.measure.is_gap and len(main.values) == 1:
+        ((label, gap),) = main.values.items()
+        of_arms = [column.values[label] for column in arms_of(main, columns)]
+        yield loss_told(main.name(label), main.statistic, gap, of_arms)
+    elif main.measure.is_gap:
+        yield from _of_gaps(main, columns)
+    else:
+        verb = "has" if len(main.values) == 1 else "has the best"
+        value = f"{main.label}{',' if len(main.values) > 1 else ''} {main.values[main.best]}"
+        others = names_told([main.name(label) for label in main.tied])
+        cannot = f"; {others} cannot be distinguished from it" if others else ""
+        yield f"{main.name(main.best)} {verb} {value}{cannot}."
+
+
+def _of_gaps(gap: Column, columns: Sequence[Column]) -> Iterator[str]:
+    """Yield how the gaps of methods compare, if they may be compared."""
+    arm = gap.measure.arms[:1]
+    controls = [column for column in columns if column.measure.arms == arm]
+    near = {label for column in controls for label in column.near_guessing}
+    if near == set(gap.values):
+        yield f"All {len(near)} methods are near guessing, so nothing can be ranked."
+    elif (robustness := robustness_of(columns)) is not None:
+        yield from _beyond(robustness, controls[-1])
+    elif not gap.ranks:
+        yield _not_ranked(next(c for c in controls if not c.is_one_group))
+    else:
+        yield from _extremes(gap)
+
+
+def _beyond(robustness: Column, control: Column) -> Iterator[str]:
+    """Yield which methods do best beyond what their values in the control arm predict."""
+    if robustness.is_one_group:
+        ends = _values(robustness, robustness.ranked)
+        yield (
+            f"These methods are one group: no effective robustness can be told from another "
+            f"({ends} beyond what {control.label} predicts)."
+        )
+        return
+    group, others = _split(robustness)
+    have = "has" if len(group) == 1 else "are one group with"
+    yield (
+        f"{_names(robustness, group)} {have} the highest effective robustness, "
+        f"{_values(robustness, group)} beyond what {control.label} predicts."
+    )
+    verb = "is" if len(others) == 1 else "are"
+    yield f"{_names(robustness, others)} {verb} lower, {_values(robustness, others)}."
+
+
+def _split(column: Column) -> tuple[list[str], list[str]]:
+    """Return the best row with those that cannot be told from it, and the others."""
+    group = [label for label in column.ranked if label == column.best or label in column.tied]
+    return group, [label for label in column.ranked if label not in group]
+
+
+def _names(column: Column, labels: Sequence[str]) -> str:
+    return names_told([column.name(label) for label in labels])
+
+
+def _not_ranked(control: Column) -> str:
+    """Return that values in the control arm differ, so that gaps rank nothing."""
+    best, worst = control.ranked[0], control.ranked[-1]
+    ends = " to ".join(f"{control.values[one]} ({control.name(one)})" for one in (worst, best))
+    return (
+        f"The gaps do not rank these methods, whose {control.label} differs ({ends}): a gap "
+        "shrinks where a method knows little and where it knows all."
+    )
+
+
+def _extremes(gap: Column) -> Iterator[str]:
+    """Yield which methods have the smallest gap, and which lose more."""
+    if gap.is_one_group:
+        every = "Both" if len(gap.values) == 2 else f"All {len(gap.values)}"
+        ends = _values(gap, gap.ranked)
+        yield (
+            f"{every} methods are one group: their {gap.statistic} gaps, {ends}, cannot be told "
+            "apart."
+        )
+        return
+    group, others = _split(gap)
+    names, value = _names(gap, group), _values(gap, group)
+    if len(group) == 1:
+        yield f"{names} has the smallest {gap.statistic} gap, {value}."
+    else:
+        yield f"{names} are one group with the smallest {gap.statistic} gaps, {value}."
+    lose = "loses" if len(others) == 1 else "lose"
+    yield f"{_names(gap, others)} {lose} more than {gap.name(gap.best)}, {_values(gap, others)}."
+
+
+def _values(column: Column, labels: Sequence[str]) -> str:
+    """Return the value of one row, or the range of several, in ascending order."""
+    found = sorted((column.values[label] for label in labels), key=lambda one: one.value)
+    if len(found) == 1:
+        return points(found[0])
+    factor, unit = (100, " points") if found[0].share else (1, "")
+    ends = dict.fromkeys(f"{factor * one.value:.1f}" for one in (found[0], found[-1]))
+    return f"{' to '.join(ends)}{unit}"
