@@ -231,7 +231,7 @@ def effective_robustness(
     if len(kept) < FEWEST_ON_LINE:
         raise DataError(_too_few(len(kept), left_out))
     cells = [
-        _CellsOfModel(label, *(one.parts[0][:, columns].T for one in of_arms))
+        CellsOfModel(label, *(one.parts[0][:, columns].T for one in of_arms))
         for label, columns in _columns(results)
         if label not in left_out
     ]
@@ -265,7 +265,7 @@ def _columns(results: Sequence[MethodResult]) -> Iterator[tuple[str, slice]]:
 
 
 @dataclass(frozen=True, eq=False)
-class _CellsOfModel:
+class CellsOfModel:
     """Values ``(seeds, tasks)`` of a model in both arms."""
 
     label: str
@@ -342,7 +342,7 @@ class Line:
 
 
 def _found(
-    cells: Sequence[_CellsOfModel],
+    cells: Sequence[CellsOfModel],
     about: tuple[TaskValues, Mapping[str, Estimate], Mapping[str, Estimate]],
     left_out: Mapping[str, str],
     how: ComparisonOptions,
@@ -387,7 +387,7 @@ def _found(
 def contrasts_of(
     line: Line,
     contrasts: FloatArray,
-    cells: Sequence[_CellsOfModel],
+    cells: Sequence[CellsOfModel],
     *,
     paired: bool,
     level: float,
@@ -427,7 +427,7 @@ _Part = tuple[FloatArray, FloatArray]
 """Variances of the contrasts that are of one source, and their degrees of freedom."""
 
 
-def _over_tasks(weights: FloatArray, cells: Sequence[_CellsOfModel], *, paired: bool) -> _Part:
+def _over_tasks(weights: FloatArray, cells: Sequence[CellsOfModel], *, paired: bool) -> _Part:
     """Return the variance over tasks, without that of the rest.
 
     Args:
@@ -470,7 +470,7 @@ def _rest(values: FloatArray) -> FloatArray:
     return np.asarray(values - means[0] - means[1] + values.mean())
 
 
-def _over_seeds(weights: FloatArray, cells: Sequence[_CellsOfModel]) -> list[_Part]:
+def _over_seeds(weights: FloatArray, cells: Sequence[CellsOfModel]) -> list[_Part]:
     """Return the variances over seeds: one part if all models have as many, else one a number."""
     parts: dict[int, list[tuple[FloatArray, float]]] = {}
     for w, u, one in zip(*weights.transpose(0, 2, 1), cells, strict=True):
@@ -578,9 +578,7 @@ def _without_each(line: Line) -> FloatArray:
     return found
 
 
-def _notes(
-    line: Line, own: Mapping[str, Estimate], cells: Sequence[_CellsOfModel]
-) -> Iterator[str]:
+def _notes(line: Line, own: Mapping[str, Estimate], cells: Sequence[CellsOfModel]) -> Iterator[str]:
     n = len(own)
     if n < _FEW:
         yield (
@@ -601,7 +599,7 @@ def _notes(
 
 
 def _far_from_the_others(
-    line: Line, own: Mapping[str, Estimate], cells: Sequence[_CellsOfModel]
+    line: Line, own: Mapping[str, Estimate], cells: Sequence[CellsOfModel]
 ) -> Iterator[str]:
     """Yield a note on the model that moves the values of others most, beyond their intervals."""
     moved = np.abs(_without_each(line) - line.residuals)
