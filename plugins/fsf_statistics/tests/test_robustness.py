@@ -137,6 +137,15 @@ def test_models_that_cannot_be_told_apart_share_a_letter() -> None:
     assert found.compared.measure.name == "effective-robustness"
 
 
+def test_a_model_far_from_the_others_and_a_curve_are_said() -> None:
+    line = [(0.3, 0.25), (0.4, 0.35), (0.5, 0.45), (0.6, 0.55), (0.7, 0.65), (0.8, 0.75)]
+    assert not effective_robustness(models(*line), "acc").notes
+    [note] = effective_robustness(models(*line, (0.85, 0.3)), "acc").notes
+    assert "'g'" in note
+    bent = [(x, y - 2 * (x - 0.3) * (0.8 - x)) for x, y in line]
+    assert any("curve" in note for note in effective_robustness(models(*bent), "acc").notes)
+
+
 def test_models_at_an_end_or_near_chance_are_left_out_and_said() -> None:
     usual = (0.5, 0.4), (0.6, 0.5), (0.8, 0.6)
     found = effective_robustness(models(*usual, (0.7, 0.0), (1.0, 0.9), (0.25, 0.25)), "acc")
