@@ -169,8 +169,7 @@ class Recipe:
 
     def varied(self, name: str, own: Mapping[str, Any]) -> Recipe:
         """Return another recipe, with options of training over those of each stage."""
-        stages = [{**stage, **own} for stage in self.stages]
-        options = {**self.options, "training": {"stages": stages}}
+        options = {**self.options, "training": {"stages": [{**one, **own} for one in self.stages]}}
         return replace(self, name=name, options=options, accuracy=None, expected=(), verified=None)
 
     def names(self, method: str) -> bool:

@@ -178,8 +178,10 @@ def _serve() -> None:
     from fsframework.testing import _fresh
 
     _fresh._Process.serving = True
-    jobs, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    jobs, results = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a component prints is not a result
+    with Path(os.devnull).open() as nothing:
+        os.dup2(nothing.fileno(), 0)  # what it starts reads no job
     for name in sys.argv[1:]:
         importlib.import_module(name)
     folder = Path.cwd()

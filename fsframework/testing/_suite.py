@@ -296,6 +296,12 @@ def check_options_stored(make: Make) -> None:
             _same(stored, value),
             f"{cls.__name__}({name}={value!r}) stores {stored!r} as self.{places[name]}",
         )
+    for name, value, other in _changed(make, once=True):
+        stored = getattr(other, places[name])
+        require(
+            stored is None or _same(stored, value),  # None: it does not apply to this one
+            f"{cls.__name__}({name}={value!r}) stores {stored!r} as self.{places[name]}",
+        )
 
 
 def _same(left: object, right: object) -> bool:
@@ -361,16 +367,30 @@ def variants(make: Make) -> Iterator[tuple[str, Any]]:
 
     Values of options that have no other known value, or refuse it, are left out.
     """
+    for name, _, component in _changed(make):
+        yield name, component
+
+
+def _changed(make: Make, *, once: bool = False) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name of an option, another value of it, and a component that was given this.
+
+    Args:
+        once: whether one other value of each option is enough.
+    """
     component = make()
     cls = _configurable(make)
     hints = typing.get_type_hints(cls.__init__) if options_of(cls) else {}
     given = {name: getattr(component, cls.stored_as.get(name, name)) for name in options_of(cls)}
     for name, value in given.items():
         for other in _other_values(hints.get(name), value):
+            if _same(other, value):
+                continue
             try:
-                yield name, cls(**{**given, name: other})
+                yield name, other, cls(**{**given, name: other})
             except (FsfError, ValueError):
                 continue
+            if once:
+                break
 
 
 def _other_values(hint: Any, value: Any) -> list[Any]:
@@ -380,13 +400,13 @@ def _other_values(hint: Any, value: Any) -> list[Any]:
         return [one for one in literals if one != value]
     if isinstance(value, bool):
         return [not value]
+    if isinstance(value, float) or (isinstance(value, int) and float in hints):
+        return [value + 0.1, 2.0 * value, value / 2]
     if isinstance(value, int):
         return [value + 1, max(1, value // 2)]
-    if isinstance(value, float):
-        return [value + 0.1, 2 * value, value / 2]
     if isinstance(value, str):
         return [" " if value in (",", ";") else f"{value} too".strip()]
-    return [1] if int in hints else []
+    return [1] if value is None and int in hints else []
 
 
 def _configurable(make: Make) -> type[Configurable]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from fsframework.errors import FsfError
 from fsframework.testing._suite import require
 
-__all__ = ["require_one_spelling", "require_same_words", "require_words"]
+__all__ = ["ToldExactly", "require_one_spelling", "require_same_words", "require_words"]
 
 
 def require_words(sets: Iterable[frozenset[str]]) -> None:
@@ -31,6 +31,20 @@ def require_one_spelling(sets: Iterable[frozenset[str]]) -> None:
         folded = word.casefold().replace("-", " ").replace("_", " ")
         other = spelt.setdefault(folded, word)
         require(other == word, f"{other!r} and {word!r} are one word in two spellings")
+
+
+class ToldExactly:
+    """Requires of each option that ``provenance`` tells of all its values, or of none."""
+
+    def __init__(self) -> None:
+        self._same: dict[str, bool] = {}
+
+    def note(self, option: str, *, same: bool) -> None:
+        """Take down whether provenance stays the same with another value of an option."""
+        require(
+            self._same.setdefault(option, same) == same,
+            f"provenance tells of some values of the option {option!r} as of others",
+        )
 
 
 def require_same_words(

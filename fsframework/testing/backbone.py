@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fsframework.errors import OptionError
+from fsframework.errors import FsfError, OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.testing._meta import fault_on_meta
 from fsframework.testing._random import seeded
-from fsframework.testing._suite import ConformanceError, Make, Suite, require
+from fsframework.testing._suite import ConformanceError, Make, NotApplicable, Suite, require
 from fsframework.testing._tensors import require_close, snapshot, usual_settings
 
 suite = Suite(Backbone)
@@ -128,6 +128,28 @@ def check_keeps_weights(make: Make) -> None:
         bool(learning) or backbone.keeps_weights,
         "no parameter requires a gradient; declare keeps_weights = True",
     )
+    if backbone.keeps_weights:
+        before = copy.deepcopy(backbone.train().state_dict())
+        with seeded(0), torch.no_grad():
+            backbone(_images(backbone.preprocessing.size))
+        moved = [n for n, tensor in backbone.state_dict().items() if not tensor.equal(before[n])]
+        require(not moved, f"keeps_weights is True, but training changes {', '.join(moved[:3])}")
+
+
+@suite.check()
+def check_pretrained(make: Make) -> None:
+    """``load_pretrained`` replaces all weights: those that the constructor drew do not matter."""
+    backbones = _made(make, 0), _made(make, 1)
+    if type(backbones[0]).load_pretrained is Backbone.load_pretrained:
+        raise NotApplicable("it has no pretrained weights")
+    for backbone in backbones:
+        try:
+            backbone.load_pretrained(offline=True)
+        except FsfError as error:
+            raise NotApplicable(f"its weights are not here: {error}") from None
+    first, second = (backbone.state_dict() for backbone in backbones)
+    left = [name for name, tensor in first.items() if not tensor.equal(second[name])]
+    require(not left, f"load_pretrained leaves random weights: {', '.join(left[:3])}")
 
 
 @suite.check()
@@ -224,11 +246,17 @@ def check_encode(make: Make) -> None:
     require_close(alone, together, "images one by one are encoded differently than in a batch")
 
 
-@suite.check(after=[check_maps])
+@suite.check(after=[check_maps, check_other_sizes])
 def check_no_memory(make: Make) -> None:
-    """In evaluation mode the same images give the same maps again."""
+    """In evaluation mode the same images give the same maps again, whatever came before."""
     backbone = _made(make)
-    images = _images(backbone.preprocessing.size)
+    size = backbone.preprocessing.size
+    images = _images(size)
+    used = copy.deepcopy(backbone)
+    with torch.no_grad():
+        used(_images(size * 3 // 2, count=1))
+        after = used(images.clone())
+    require_close(after, _maps(backbone, images), "after larger images, the maps are others")
     with torch.no_grad():
         first, second = (backbone(images.clone()) for _ in range(2))
     require_close(second, first, "the same images give different maps the second time")

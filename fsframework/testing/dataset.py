@@ -22,7 +22,7 @@ suite = Suite(Dataset)
 
 _MOST = 40
 _SIZE = 24
-_SCALED_APART = 24
+_SCALED_APART, _RESIZED_APART = 6, 1
 
 
 def _sample(dataset: Dataset) -> IntArray:
@@ -203,6 +203,22 @@ def check_images_are_image(make: Make) -> None:
         if height == width:
             same = np.array_equal(dataset.images([int(index)], height)[0], image)
             require(same, f"images([{index}], {height}) differs from image({index})")
+
+
+@suite.check(after=[check_images_are_image])
+def check_images_resized(make: Make) -> None:
+    """``images`` resizes with the interpolation that it is told, as Pillow does."""
+    dataset = make()
+    indices = _sample(dataset)
+    most = _SCALED_APART if dataset.rendered else _RESIZED_APART  # a program may render any size
+    for interpolation in ("bilinear", "bicubic"):
+        found = dataset.images(indices, _SIZE, interpolation)
+        expected = Dataset.images(dataset, indices, _SIZE, interpolation)
+        apart = float(np.abs(expected.astype(np.int16) - found).mean())
+        require(
+            apart <= most,
+            f"pixels differ by {apart:.1f} levels on average from {interpolation} resizing",
+        )
 
 
 @suite.check(after=[check_images])

@@ -16,10 +16,16 @@ from fsframework.testing._suite import (
     Make,
     NotApplicable,
     Suite,
+    check_options_stored,
     require,
     variants,
 )
-from fsframework.testing._words import require_one_spelling, require_same_words, require_words
+from fsframework.testing._words import (
+    ToldExactly,
+    require_one_spelling,
+    require_same_words,
+    require_words,
+)
 from fsframework.testing.toys import toy_images, toy_records
 from fsframework.values import ImageRecord
 
@@ -96,17 +102,6 @@ def check_no_images(make: Make) -> None:
 
 
 @suite.check(after=[check_one_set_an_image])
-def check_mixed_sizes(make: Make) -> None:
-    """The images of one call may have different sizes."""
-    detector = make()
-    if detector.consumes == "records":
-        raise NotApplicable("it does not read pixels")
-    images = [*toy_images(1, 48, 48), *toy_images(1, 40, 64), *toy_images(1, 96, 33)]
-    count = len(detector.detect(images))
-    require(count == len(images), f"{len(images)} images must give {len(images)} sets, not {count}")
-
-
-@suite.check(after=[check_one_set_an_image])
 def check_images_independent(make: Make) -> None:
     """The words of an image do not depend on the other images."""
     detector = make()
@@ -120,6 +115,19 @@ def check_images_independent(make: Make) -> None:
                 f"image {index} has the words {sorted(words)} apart from the others, "
                 f"{sorted(together[index])} among {_MANY}",
             )
+
+
+@suite.check(after=[check_images_independent])
+def check_mixed_sizes(make: Make) -> None:
+    """The images of one call may have different sizes."""
+    detector = make()
+    if detector.consumes == "records":
+        raise NotApplicable("it does not read pixels")
+    shapes = (48, 48), (96, 33), (40, 64), (64, 64), (33, 96), (40, 64), (24, 24), (48, 48)
+    images = [toy_images(place + 1, *shape)[place] for place, shape in enumerate(shapes)]
+    together = detector.detect([image.copy() for image in images])
+    alone = [words for image in images for words in make().detect([image])]
+    require(together == alone, f"images of the sizes {shapes} have other words apart from others")
 
 
 @suite.check(after=[check_one_set_an_image])
@@ -243,20 +251,22 @@ def check_provenance(make: Make) -> None:
     require(plain, f"its keys and values must be strings, not {found!r}")
 
 
-@suite.check(after=[check_provenance, check_one_set_an_image])
+@suite.check(after=[check_provenance, check_one_set_an_image, check_options_stored])
 def check_options_told(make: Make) -> None:
-    """``provenance`` differs where an option changes the words."""
+    """``provenance`` differs where an option changes the words, and tells options exactly."""
     detector = make()
     detector.prepare(device="cpu", offline=True)
     images = _toys(detector, _MANY)
     told = dict(detector.provenance())
     expected: list[frozenset[str]] = []
+    exact = ToldExactly()
     for option, other in variants(make):
         try:
             other.prepare(device="cpu", offline=True)
             same = dict(other.provenance()) == told
         except FsfError:
             continue  # what this value needs is not here
+        exact.note(option, same=same)
         if same:
             expected = expected or detector.detect(images)
             require_same_words(option, expected, functools.partial(other.detect, images))

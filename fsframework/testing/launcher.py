@@ -6,6 +6,7 @@ with their workers. They wait up to two minutes for what must happen.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
@@ -21,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.interfaces.launcher import Launcher, WorkerDied
-from fsframework.testing._suite import Make, Suite, require
+from fsframework.testing._fresh import answers_in_fresh_process
+from fsframework.testing._suite import Make, Suite, check_options_stored, require
 
 suite = Suite(Launcher)
 
@@ -36,8 +38,14 @@ _ITEMS: tuple[Any, ...] = (
     'two words, it\'s "quoted", back\\slash, $HOME `true` ; # & | <> * ? %j {0} Zürich 東京\n',
     None,
     {"a": [1, 2.5, {"b": None}]},
-    ("tuple", b"\x00\xff"),
+    ("tuple", 1, (2.5,)),
+    {1: "a number as key", None: True},
+    b"\x00\xff",
+    Path("folder/file"),
 )
+
+_MANY = 40
+"""Items of a realistic map, some of them equal."""
 
 _SHADOWED = ("json", "pickle", "socket", "wave", "numpy", "fsframework")
 """Modules that workers have imported, and one that they have not."""
@@ -57,6 +65,13 @@ while time.monotonic() < end:
 def echo(item: Any) -> Any:
     """Return the item."""
     return item
+
+
+def mark(item: tuple[str, int]) -> int:
+    """Leave a file, and return the number of the item."""
+    folder, number = item
+    (Path(folder) / f"mark-{uuid.uuid4().hex}").touch()
+    return number
 
 
 def place(item: str) -> tuple[str, str | None]:
@@ -174,6 +189,32 @@ def check_results(make: Make) -> None:
     """Every item has one result, at its own position; items and results arrive unchanged."""
     for sent, got in zip(_ITEMS, _results(make, echo, _ITEMS), strict=True):
         require(got == sent, f"the item {sent!r} comes back as {got!r}")
+
+
+@suite.check(after=[check_results])
+def check_many(make: Make) -> None:
+    """Each of forty items is worked on once, those that are equal too."""
+    with _folder() as folder:
+        items = [(str(folder), place // 2) for place in range(_MANY)]
+        found = _results(make, mark, items)
+        marks = len([*folder.glob("mark-*")])
+    require(found == [place for _, place in items], f"{_MANY} items have the results {found}")
+    require(marks == _MANY, f"the function ran {marks} times for {_MANY} items")
+
+
+@suite.check(after=[check_results, check_options_stored])
+def check_fresh_process(make: Make) -> None:
+    """A launcher that another process rebuilds from its options gives the same results."""
+    with _folder() as folder:
+        answers = functools.partial(_answers_in, str(folder))
+        there = answers_in_fresh_process(answers, make())
+    require(there == {"results": list(_ITEMS)}, f"in a fresh process the results are {there}")
+
+
+def _answers_in(folder: str, make: Make) -> dict[str, Any]:
+    """Return results, as a process in another folder finds them that the workers can see."""
+    with chdir(folder):
+        return {"results": _results(make, echo, _ITEMS)}
 
 
 @suite.check(after=[check_results])

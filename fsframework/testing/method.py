@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.interfaces.views import ViewMaker, Views
+from fsframework.interfaces.wrapping import MethodWrapper
 from fsframework.testing._meta import fault_on_meta
 from fsframework.testing._random import seeded
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
@@ -300,7 +302,7 @@ def check_way_order(make: Make) -> None:
     # What is larger breaks no tie: votes of the nearest image, for one, or a support that is read
     # as a sequence.
     require(
-        apart <= 1e-5 * scale or apart > 1e-2 * scale,
+        apart <= 1e-4 * scale or apart > 1e-2 * scale,
         f"ways with the same support get other scores, by {apart:.2g}: ties go to some ways",
     )
 
@@ -688,6 +690,32 @@ def check_state_saved(make: Make) -> None:
         _answer(method.eval(), *_embedded(method.eval(), episode)),
         "with the state dict of a trained method, another one gives other scores",
     )
+
+
+@suite.check(after=[check_loss])
+def check_bases_act(make: Make) -> None:
+    """Each of the ``bases`` of a ``MethodWrapper`` whose ``loss`` was asked acts after the step."""
+    method = built(make).train()
+    if not isinstance(method, MethodWrapper) or method.learns_from == "nothing":
+        raise NotApplicable("it does not train a method within it")
+    asked: list[FewShotMethod] = []
+    acted: list[FewShotMethod] = []
+    for base in method.bases:
+        base.loss = _noting(asked, base, base.loss)  # type: ignore[method-assign]
+        base.after_step = _noting(acted, base, base.after_step)  # type: ignore[method-assign]
+    _step(method, 0)
+    idle = [type(base).__name__ for base in asked if not any(base is one for one in acted)]
+    require(not idle, f"after_step of {', '.join(idle)} is not called although its loss was asked")
+
+
+def _noting(
+    noted: list[FewShotMethod], base: FewShotMethod, function: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    def call(given: Any) -> Any:
+        noted.append(base)
+        return function(given)
+
+    return call
 
 
 def _step(method: FewShotMethod, seed: int) -> Tensor:

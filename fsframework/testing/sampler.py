@@ -29,6 +29,7 @@ from fsframework.testing._suite import (
     check_options_stored,
     options_of,
     require,
+    variants,
 )
 from fsframework.testing.toys import toy_pool
 from fsframework.values import ImagePool, TaskSet, digest_of
@@ -41,6 +42,7 @@ _MANY = 1000
 _OFF_MIDDLE = 0.06
 _SIGMAS = 6
 _PATIENCE = 20.0
+_SHAPE = ("n_way", "n_shot", "n_query")
 _KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -156,8 +158,10 @@ def check_images_spread(make: Make) -> None:
 
 @suite.check(after=[check_images_distinct])
 def check_no_memory(make: Make) -> None:
-    """A draw does not depend on earlier draws of the same sampler."""
+    """A draw does not depend on earlier draws of the same sampler, from another pool either."""
     used = make()
+    classes, images, words = _pool_size(used)
+    used.draw(toy_pool(classes + 1, images + 5, words), _TASKS, 0)
     _draw(used, seed=0)
     _require_equal(_draw(used, seed=1), _draw(make(), seed=1), "a draw depends on earlier draws")
 
@@ -251,9 +255,10 @@ def check_control(make: Make) -> None:
         len(control.symbols) == 2 and all(isinstance(s, str) for s in control.symbols),
         f"symbols must be two strings, not {control.symbols!r}",
     )
-    shape = {name: getattr(sampler, name) for name in ("n_way", "n_shot", "n_query")}
-    other = {name: getattr(control.sampler, name) for name in shape}
-    require(shape == other, f"the control's tasks have {other}, its own {shape}")
+    for one in (sampler, *(other for name, other in variants(make) if name in _SHAPE)):
+        shape = {name: getattr(one, name) for name in _SHAPE}
+        theirs_is = {name: getattr(one.control().sampler, name) for name in _SHAPE}
+        require(shape == theirs_is, f"the control's tasks have {theirs_is}, its own {shape}")
     try:
         number = _MANY if sampler.independent else _TASKS
         theirs, own = _draw(control.sampler, number), _draw(sampler, number)

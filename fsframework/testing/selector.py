@@ -6,8 +6,9 @@ import functools
 from typing import Any
 
 from fsframework.interfaces.selector import WordSelector
-from fsframework.testing._suite import Make, Suite, require, variants
+from fsframework.testing._suite import Make, Suite, check_options_stored, require, variants
 from fsframework.testing._words import (
+    ToldExactly,
     require_one_spelling,
     require_same_words,
     require_words,
@@ -85,6 +86,10 @@ def check_captions_independent(make: Make) -> None:
     together = selector.select(_CAPTIONS)
     backwards = selector.select(_CAPTIONS[::-1])[::-1]
     require(backwards == together, "in reverse order, captions have other words")
+    alike = [place for place, caption in enumerate(_CAPTIONS) if "dog" in caption] * 4
+    found = selector.select([_CAPTIONS[place] for place in alike])
+    same = found == [together[place] for place in alike]
+    require(same, "among captions that share words, captions have other words")
     for caption, words in zip(_CAPTIONS, together, strict=True):
         [alone] = selector.select([caption])
         require(
@@ -101,13 +106,16 @@ def check_provenance(make: Make) -> None:
     require(plain, f"its keys and values must be strings, not {found!r}")
 
 
-@suite.check(after=[check_provenance, check_one_set_a_caption])
+@suite.check(after=[check_provenance, check_one_set_a_caption, check_options_stored])
 def check_options_told(make: Make) -> None:
-    """``provenance`` differs where an option changes the words."""
+    """``provenance`` differs where an option changes the words, and tells options exactly."""
     selector = make()
     expected, told = selector.select(_CAPTIONS), dict(selector.provenance())
+    exact = ToldExactly()
     for option, other in variants(make):
-        if dict(other.provenance()) == told:
+        same = dict(other.provenance()) == told
+        exact.note(option, same=same)
+        if same:
             require_same_words(option, expected, functools.partial(other.select, _CAPTIONS))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,15 @@ def _outcomes(**given: Any) -> Outcomes:
     return toy_outcomes(_TASKS, 5, _QUERIES, **given)
 
 
+def _extremes() -> Outcomes:
+    """Return tasks in which each class is all right or taken for one other, or all for one."""
+    ways = np.arange(5)
+    right = np.array(list(itertools.product((True, False), repeat=len(ways))))
+    answered = np.concatenate([np.where(right, ways, (ways + 1) % 5), ways[:, None].repeat(5, 1)])
+    predictions = answered[:, :, None].repeat(_QUERIES, 2)
+    return _with(toy_outcomes(len(predictions), 5, _QUERIES), predictions)
+
+
 def _with(outcomes: Outcomes, predictions: npt.NDArray[Any]) -> Outcomes:
     return dataclasses.replace(outcomes, predictions=predictions)
 
@@ -64,6 +74,13 @@ def check_bounds(make: Make) -> None:
         require(
             inside.all(),
             f"at accuracy {accuracy} it gives {values[~inside][:1]}, outside {low}..{high}",
+        )
+    extremes = _extremes()
+    for answers, value in zip(extremes.predictions, statistic.per_task(extremes), strict=True):
+        require(
+            low - _TOLERANCE <= value <= high + _TOLERANCE,
+            f"where classes are answered {answers[:, 0].tolist()} it gives {value}, outside "
+            f"{low}..{high}",
         )
 
 
@@ -127,6 +144,13 @@ def check_tasks_independent(make: Make) -> None:
             make().per_task(_with(_outcomes(), _outcomes().predictions[chosen])),
             together[chosen],
             f"tasks have different values among {len(chosen)} than among {_TASKS}",
+        )
+    for place, value in enumerate(make().per_task(_extremes())):
+        answers = _extremes().predictions[[place]]
+        _require_equal(
+            make().per_task(_with(_extremes(), answers)),
+            value,
+            f"the task of answers {answers[0, :, 0].tolist()} has another value apart from others",
         )
 
 

@@ -60,6 +60,8 @@ def check_views(make: Make) -> None:
             _require_images(found.images, (n, make().n_views), "images")
             if found.small is not None:
                 _require_images(found.small, (n, found.small.shape[1]), "small")
+    ends = torch.stack([torch.zeros(3, 30, 30), torch.ones(3, 30, 30)]).repeat(10, 1, 1, 1)
+    _require_images(_made(make, ends).images, (20, make().n_views), "images of black and white")
 
 
 def _require_images(views: Tensor, first: tuple[int, int], name: str) -> None:
@@ -97,6 +99,13 @@ def check_applied(make: Make) -> None:
         2 * seen > maker.n_kinds,
         f"n_kinds is {maker.n_kinds}, but only {seen} transformations occur for 200 images",
     )
+    alike = _made(make, _images(1).expand(20 * maker.n_kinds, -1, -1, -1).contiguous())
+    # Of one permutation of parts, another may share some parts.
+    views = [alike.images] if maker.together else alike.images.unbind(1)
+    for view, numbers in zip(views, alike.applied.unbind(1), strict=False):
+        kinds, kind_of_view = view.flatten(1).unique(dim=0, return_inverse=True)
+        pairs = torch.stack([kind_of_view, numbers]).unique(dim=1).shape[1]
+        require(pairs == len(kinds), "equal views of an image have different numbers in applied")
 
 
 @suite.check(after=[check_views])

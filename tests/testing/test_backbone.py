@@ -220,6 +220,25 @@ class Frozen(Small):
         super().__init__(channels=channels)
         self.requires_grad_(False)
 
+    def train(self, mode=True):
+        return super().train(False)
+
+
+class Moving(Frozen):
+    """The statistics of its normalisation move in training."""
+
+    def train(self, mode=True):
+        return nn.Module.train(self, mode)
+
+
+class HalfLoaded(Small):
+    """Pretrained weights of its convolution only."""
+
+    pretrained_on, licence = "toys", "mit"
+
+    def load_pretrained(self, *, offline=False):
+        nn.init.zeros_(self.convolution.weight)
+
 
 BROKEN = {
     "check_construction": NoBackbone,
@@ -232,6 +251,7 @@ BROKEN = {
     "check_licence": Unlicensed,
     "check_provenance": Untold,
     "check_keeps_weights": Moved,
+    "check_pretrained": HalfLoaded,
     "check_same_weights": Unseeded,
     "check_maps": Vectors,
     "check_vectors": Unpooled,
@@ -277,6 +297,7 @@ class Undeclared(Frozen):
 
 def test_a_backbone_that_keeps_its_weights_must_say_so(failing):
     assert failing(Undeclared, "backbone") == {"check_keeps_weights"}
+    assert failing(Moving, "backbone") == {"check_keeps_weights"}
 
 
 class WaitingAsDeclared(Waiting):

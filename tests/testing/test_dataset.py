@@ -212,6 +212,13 @@ class Restless(Plain):
         return f"{next(COUNT)}"
 
 
+class Nearest(Plain):
+    """It resizes without interpolation."""
+
+    def images(self, indices, size, interpolation="bilinear"):
+        return super().images(indices, size, "nearest")
+
+
 BROKEN = {
     "check_construction": NoDataset,
     "check_options_typed": Untyped,
@@ -229,6 +236,7 @@ BROKEN = {
     "check_images": Channels,
     "check_images_in_place": Ascending,
     "check_images_are_image": Darker,
+    "check_images_resized": Nearest,
     "check_scaled_images": Negative,
     "check_local_states": Forgetful,
     "check_pool": Reversed,

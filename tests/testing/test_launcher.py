@@ -120,6 +120,25 @@ class Translating(Processes):
         return super().begun(function, item, index, logs)
 
 
+class Bounded(Processes):
+    """It has room for thirty items."""
+
+    def map(self, function, items, *, name, logs):
+        yield from super().map(function, items[:30], name=name, logs=logs)
+
+
+class Settled(Processes):
+    """It works in one process only."""
+
+    def __init__(self, *, processes: int = 2, home: int = hash("home")):
+        super().__init__(processes=processes)
+        self.home = home
+
+    def prepare(self):
+        if self.home != hash("home"):
+            raise SystemExit
+
+
 class Generous(Processes):
     """It has a result where there is nothing to do."""
 
@@ -211,6 +230,8 @@ BROKEN = {
     "check_summary": Silent,
     **misdeclared(Processes),
     "check_results": Translating,
+    "check_many": Bounded,
+    "check_fresh_process": Settled,
     "check_no_items": Generous,
     "check_as_they_come": Collecting,
     "check_place": Elsewhere,

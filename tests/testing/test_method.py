@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fsframework.interfaces import FewShotMethod, OptionError, ViewMaker, Views
+from fsframework.interfaces import FewShotMethod, MethodWrapper, OptionError, ViewMaker, Views
 from fsframework.testing import ConformanceError, NotApplicable, checks_for, parametrize_with_checks
 from fsframework.testing.method import (
     ITEM_SHAPES,
@@ -473,6 +473,16 @@ class Farthest(Nearest):
         return -super().scores(support, query)
 
 
+class Idle(MethodWrapper):
+    """The method within it never acts after a step."""
+
+    def __init__(self, *, base: FewShotMethod | None = None):
+        super().__init__(base=base or Nearest())
+
+    def after_step(self, carried):
+        pass
+
+
 SOUND = [Nearest, OnMaps, OnImages, Adapted, Learnt, Transductive, ForFiveWays, Queueing]
 BROKEN: dict[str, type] = {
     "check_construction": NoMethod,
@@ -503,6 +513,7 @@ BROKEN: dict[str, type] = {
     "check_loss_labels": Reversed,
     "check_training_repeats": Noisy,
     "check_state_saved": Cooling,
+    "check_bases_act": Idle,
     "check_fresh_process": Hashed,
     "check_solves_toy_task": Farthest,
 }

@@ -191,10 +191,9 @@ class Training:
         kept = load_sealed(checkpoint, lambda path: _Progress.read(path, model), reporter.note)
         progress = kept or _Progress()
         steps = [stage.epochs * stage.steps for stage in stages]
-        done = sum(steps[: progress.stage])
+        done = sum(steps[: progress.stage]) + len(progress.tensors.get("losses", ()))
         if stages:
-            of_epoch = len(progress.tensors.get("losses", ()))
-            done += progress.epoch * stages[progress.stage].steps + of_epoch
+            done += progress.epoch * stages[progress.stage].steps
         with reporter.stage("training", sum(steps), done) as advance:
             for number in range(first := progress.stage, len(stages)):
                 if number > first:
@@ -547,9 +546,8 @@ class _StageLoop:
                 module.eval()
 
     def _derived_seed(self, *parts: object) -> int:
-        seed = self.training.experiment.settings.training_seed
-        text = " ".join(map(str, (seed, self.progress.stage, *parts)))
-        return int(digest_of(text)[:15], 16)
+        parts = self.training.experiment.settings.training_seed, self.progress.stage, *parts
+        return int(digest_of(" ".join(map(str, parts)))[:15], 16)
 
     def _validation_tasks(self) -> TaskSet | None:
         split, count = self.val_split, self.stage.validation_tasks

@@ -243,7 +243,7 @@ def reading(estimates: Iterable[Estimate], groups: Sequence[Group], per: str = "
     >>> reading([one], [])
     '600 tasks; 95 % intervals, closed: they hold for this data set only.'
     """
-    told = list(estimates)
+    told = [one for one in estimates if one.arms] or list(estimates)
     parts = []
     where = f"on {' and '.join(titles)}: " if (titles := _titles(groups)) else ""
     tasks = sorted({e.n_tasks // (2 if len(e.arms) == 2 and not e.paired else 1) for e in told})

@@ -22,6 +22,8 @@ FACTS = ("method", "data", "way", "shot", "backbone", "detector", "seeds")
 """What rows can be named and grouped by."""
 
 _GAP = "gap"
+_LETTERS = "group"
+"""Rows that share a letter cannot be told apart."""
 _ALIKE = "all tasks have the same difference"
 
 
@@ -108,6 +110,7 @@ class _Cell:
     group: Group
     entry: Entry
     estimate: Estimate | None
+    letters: str = ""
 
 
 def _cells(results: Results, request: Request) -> tuple[list[_Cell], list[str]]:
@@ -130,10 +133,12 @@ def _cells(results: Results, request: Request) -> tuple[list[_Cell], list[str]]:
             for column in columns
             for label, estimate in column.values.items()
         }
+        names = answer.table.row_names
         for entry in table_of_headline(answer).entries:
             label = entry.row[0]
             estimate = estimates.get((label, entry.column))
-            found.append(_Cell(by_label[label], group, entry, estimate))
+            letters = dict(zip(names, entry.row, strict=True)).get(_LETTERS, "")
+            found.append(_Cell(by_label[label], group, entry, estimate, letters))
         said |= dict.fromkeys((*answer.terms, *answer.limits))
     return _chosen(found, request.columns), list(said)
 
@@ -190,8 +195,12 @@ def _named(
 ) -> tuple[list[str], list[Entry]]:
     """Return names of rows and entries; a fact may be part of the columns instead of the rows."""
     names = _row_names(results, request, [pivot] if pivot else [])
+    if not pivot and any(cell.letters for cell in cells):
+        names.append(_LETTERS)
 
     def told(name: str, cell: _Cell) -> str:
+        if name == _LETTERS:
+            return cell.letters
         if name == "method":
             return cell.one.label
         return cell.group.apart[name] if name in cell.group.apart else _fact(name, cell.one)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fsf_statistics._columns import Column, main_of
+from fsf_statistics._columns import Column, main_of, robustness_of
 from fsframework.api.headlines import loss_told, points
 
 __all__ = ["arms_of", "names_told", "sentences"]
@@ -72,10 +72,41 @@ def _of_gaps(gap: Column, columns: Sequence[Column]) -> Iterator[str]:
     near = {label for column in controls for label in column.near_guessing}
     if near == set(gap.values):
         yield f"All {len(near)} methods are near guessing, so nothing can be ranked."
+    elif (robustness := robustness_of(columns)) is not None:
+        yield from _beyond(robustness, controls[-1])
     elif not gap.ranks:
         yield _not_ranked(next(c for c in controls if not c.is_one_group))
     else:
         yield from _extremes(gap)
+
+
+def _beyond(robustness: Column, control: Column) -> Iterator[str]:
+    """Yield which methods do best beyond what their values in the control arm predict."""
+    if robustness.is_one_group:
+        ends = _values(robustness, robustness.ranked)
+        yield (
+            f"These methods are one group: no effective robustness can be told from another "
+            f"({ends} beyond what {control.label} predicts)."
+        )
+        return
+    group, others = _split(robustness)
+    have = "has" if len(group) == 1 else "are one group with"
+    yield (
+        f"{_names(robustness, group)} {have} the highest effective robustness, "
+        f"{_values(robustness, group)} beyond what {control.label} predicts."
+    )
+    verb = "is" if len(others) == 1 else "are"
+    yield f"{_names(robustness, others)} {verb} lower, {_values(robustness, others)}."
+
+
+def _split(column: Column) -> tuple[list[str], list[str]]:
+    """Return the best row with those that cannot be told from it, and the others."""
+    group = [label for label in column.ranked if label == column.best or label in column.tied]
+    return group, [label for label in column.ranked if label not in group]
+
+
+def _names(column: Column, labels: Sequence[str]) -> str:
+    return names_told([column.name(label) for label in labels])
 
 
 def _not_ranked(control: Column) -> str:
@@ -98,16 +129,14 @@ def _extremes(gap: Column) -> Iterator[str]:
             "apart."
         )
         return
-    group = [label for label in gap.ranked if label == gap.best or label in gap.tied]
-    others = [label for label in gap.ranked if label not in group]
-    names, value = names_told([gap.name(label) for label in group]), _values(gap, group)
+    group, others = _split(gap)
+    names, value = _names(gap, group), _values(gap, group)
     if len(group) == 1:
         yield f"{names} has the smallest {gap.statistic} gap, {value}."
     else:
         yield f"{names} are one group with the smallest {gap.statistic} gaps, {value}."
     lose = "loses" if len(others) == 1 else "lose"
-    names = names_told([gap.name(label) for label in others])
-    yield f"{names} {lose} more than {gap.name(gap.best)}, {_values(gap, others)}."
+    yield f"{_names(gap, others)} {lose} more than {gap.name(gap.best)}, {_values(gap, others)}."
 
 
 def _values(column: Column, labels: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsf_statistics._answers import arms_of, names_told, sentences
-from fsf_statistics._columns import Column, columns_of, main_of
+from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
 from fsf_statistics.task_sets import facts_of, tasks_called, tasks_told_apart
 from fsframework.api.headlines import (
@@ -301,6 +301,15 @@ def _assembled(
                 own, mark = column.values[label], column.mark(label)
                 one = HeadlineEntry(row.names, head, label, own, mark=mark)
             entries.append(one)
+    letters = {
+        label: letter
+        for columns in groups
+        if (ranking := robustness_of(columns)) is not None and ranking.compared is not None
+        for label, letter in ranking.compared.groups.items()
+    }
+    if letters:
+        row_names = (*row_names, "group")
+        entries = [replace(e, row=(*e.row, letters.get(e.label, ""))) for e in entries]
     table = HeadlineTable(tuple(row_names), tuple(entries))
     terms = tuple(filter(None, dict.fromkeys(_terms(columns) for columns in groups)))
     limits = tuple(dict.fromkeys(one for columns in groups for one in _near_guessing(columns)))
@@ -320,7 +329,7 @@ def _notes(
     """Yield what is needed to read the table, each sentence once."""
     estimates = [e for columns in groups for column in columns for e in column.values.values()]
     if estimates:
-        yield reading_told(estimates)
+        yield reading_told([one for one in estimates if one.arms])
     if any(column.compared for columns in groups for column in columns):
         where = " on equal tasks" if len(groups) > 1 else ""
         yield (
@@ -346,8 +355,10 @@ def _shared_first(said: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 
 def _order(columns: Sequence[Column]) -> list[str]:
-    """Return the rows by gap, or by the value in the control arm where gaps do not rank them."""
-    main = main_of(columns)
+    """Return the rows by effective robustness, else by gap, or by the control arm's value."""
+    main, robustness = main_of(columns), robustness_of(columns)
+    if robustness is not None:
+        return robustness.ranked
     return (main if main.ranks else columns[0]).ranked
 
 
@@ -356,11 +367,21 @@ def _terms(columns: Sequence[Column]) -> str:
     main = main_of(columns) if columns else None
     if main is None or not main.measure.is_gap:
         return ""
-    return gap_told({c.label: next(iter(c.values.values())) for c in arms_of(main, columns)})
+    arms = {c.label: next(iter(c.values.values())) for c in arms_of(main, columns)}
+    told, (control, tested) = gap_told(arms), arms
+    if (robustness := robustness_of(columns)) is not None:
+        told += (
+            f" robustness = {tested} beyond what {control} predicts, by a line through the logits "
+            f"of these {len(robustness.values)} methods; larger is better."
+        )
+    return told
 
 
 def _near_guessing(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield which values are near guessing."""
+    """Yield which values are near guessing, and which rows have no effective robustness."""
+    if (robustness := robustness_of(columns)) is not None:
+        called = {robustness.name(one): [why] for one, why in robustness.missing.items()}
+        yield from (f"No robustness of {one}." for one in footnotes(called))
     for column in columns:
         if near := column.near_guessing:
             names = names_told([column.name(label) for label in near])

@@ -165,6 +165,45 @@ def test_the_interval_of_a_drop_is_that_of_a_ratio() -> None:
     assert drop.share
 
 
+MISSED = {"a": (6, 14), "b": (10, 20), "c": (14, 25), "d": (20, 30), "e": (24, 36), "f": (30, 37)}
+"""Of the 48 queries of the worst classes of 12 tasks, those that a method misses in each arm."""
+
+
+def six() -> list[MethodResult]:
+    return [
+        result(name, {"random": _missed(random), "biased": _missed(biased)})
+        for name, (random, biased) in MISSED.items()
+    ]
+
+
+def _missed(total: int) -> list[int]:
+    """Misses of 12 tasks with this sum, as equal as can be."""
+    return [total // 12 + (task < total % 12) for task in range(12)]
+
+
+def test_enough_methods_are_ordered_by_effective_robustness_with_letters() -> None:
+    results = [*six(), result("g", {"random": [4] * 12, "biased": [4] * 12})]
+    expected = fsf_statistics.effective_robustness(results)
+    found = told(*results)
+    assert found.table.row_names == ("method", "group")
+    order = [*expected.values, "g"]
+    assert found.table.rows == tuple((label, expected.letters.get(label, "")) for label in order)
+    own = {e.label: e for e in found.table.entries if e.column == "robustness"}
+    assert {k: e.estimate for k, e in own.items()} == {**expected.values, "g": None}
+    # By hand: the residuals of a line through the logits.
+    missed = np.array(list(MISSED.values())).T
+    x, y = np.log((48 - missed) / missed)
+    line = np.polynomial.Polynomial.fit(x, y, 1)(x)
+    beyond = 1 / (1 + np.exp(-y)) - 1 / (1 + np.exp(-line))
+    values = [own[label].estimate.value for label in MISSED]
+    assert values == pytest.approx(beyond)
+    assert own[order[0]].mark == "best"
+    assert set(marks(found, "gap").values()) == {""}
+    assert any(limit.startswith("No robustness of g") for limit in found.limits)
+    assert "robustness" in found.terms[0]
+    assert "robustness" not in told(*results[:5]).table.columns
+
+
 def test_marks_hold_within_equal_tasks_only() -> None:
     one = result("a", {"random": STEADY, "biased": STEADY})
     other = result("b", {"random": [4] * 8, "biased": [4] * 8}, seed=1)

@@ -30,14 +30,16 @@ def came_from(origin: str, **options: Any) -> set[str]:
     return {name for name, one in origins.items() if one == origin}
 
 
-def test_every_method_of_ours_has_a_quick_recipe_that_says_what_to_expect() -> None:
+def test_every_method_of_ours_has_a_quick_recipe() -> None:
     ours = {
         p.name
         for p in open_session(progress=False).registry.plugins("method")
         if p.distribution.startswith("fsf-")
     }
     quick = recipes(name="quick")
-    assert {r.method for r in quick if r.accuracies and r.verified and r.accuracy_on} == ours
+    assert {recipe.method for recipe in quick} == ours
+    known = [recipe for recipe in quick if recipe.accuracies]
+    assert all(recipe.verified and recipe.accuracy_on for recipe in known)
     assert all("embedded" in recipe.source for recipe in quick)
 
 
@@ -215,15 +217,15 @@ def test_a_named_recipe_may_be_that_of_the_method_that_trains() -> None:
     assert (found["backbone"]["name"], found["image_size"]) == ("resnet50", 84)
     assert found["recipe"] == "metacoco:MetaCoCo"
     assert found["training"][0]["learning_rate"] == 0.3
-    with pytest.raises(OptionError, match="ncc has no recipe 'fewstab'; it has quick"):
+    with pytest.raises(OptionError, match="ncc has no recipe 'fewstab'; it has plateau, quick"):
         told(method="ncc", recipe="fewstab:miniImageNet", training=training)
 
 
 @pytest.mark.parametrize(
     ("training", "expected"),
     [
-        ({}, "recipe quick (ours, for the embedded data set); expected 96.5 % on random"),
-        ({"method": "baseline"}, "recipe quick (ours, for the embedded data set); expected 96.5 %"),
+        ({}, "recipe quick (ours, for the embedded data set); expected 97.9 % on random"),
+        ({"method": "baseline"}, "recipe quick (ours, for the embedded data set); expected 97.9 %"),
         ({"method": "simclr"}, "recipe quick of simclr (ours, for the embedded data set); the exp"),
         # This method lends no recipe.
         ({"method": "logistic"}, "recipe quick (ours, for the embedded data set); the expected ac"),

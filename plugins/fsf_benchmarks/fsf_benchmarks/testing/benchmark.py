@@ -14,6 +14,7 @@ from fsf_benchmarks.interfaces import (
     BenchmarkResults,
     Cell,
     ExperimentDescription,
+    Labelled,
     PrintedValue,
     Selection,
 )
@@ -41,9 +42,11 @@ def _described(make: Make, selection: Selection) -> list[ExperimentDescription]:
         raise NotApplicable(f"it needs what is not there: {error}") from None
 
 
-def _results(make: Make, *, failed: bool = False) -> BenchmarkResults:
+def _results(
+    make: Make, selection: Selection | None = None, *, failed: bool = False
+) -> BenchmarkResults:
     """Return made-up results of all experiments, the further ones last."""
-    selection = toy_selection()
+    selection = selection or toy_selection()
     described = _described(make, selection)
     arms = make().arms
     first = toy_benchmark_results(selection, described, arms=arms, failed=failed)
@@ -109,9 +112,14 @@ def check_tags_differ(make: Make) -> None:
         for other in found[place + 1 :]:
             require(one.tags != other.tags, f"{one.name!r} and {other.name!r} have the same tags")
     for axis in make().axes:
-        if any(axis in one.arguments for one in found):
+        if any(axis in {**one.defaults, **one.arguments} for one in found):
             for one in found:
                 said, done = one.tags.get(axis), one.arguments.get(axis)
+                require(
+                    said is None or axis not in one.defaults,
+                    f"{one.name!r} has the tag {axis}={said}, which a user's options may change: "
+                    "it is among the defaults, not the arguments",
+                )
                 require(
                     said is None or isinstance(done, (dict, list)) or str(said) == str(done),
                     f"{one.name!r} has the tag {axis}={said}, but runs with {done}",
@@ -215,8 +223,25 @@ def check_cautions_told(make: Make) -> None:
 @suite.check(after=[check_tables, check_tags_differ])
 def check_values_in_place(make: Make) -> None:
     """A value that belongs to experiments by its names is made of theirs."""
-    selection, arms = toy_selection(), make().arms
-    usual = _results(make)
+    chosen = {f"{axis}s": values for axis, values in _TWO.items() if axis in make().axes}
+    for selection in (toy_selection(), toy_selection(**chosen)):
+        try:
+            usual = _results(make, selection)
+        except NotApplicable:
+            continue
+        _require_in_place(make, usual)
+
+
+_TWO: Mapping[str, tuple[Any, ...]] = {
+    "dataset": (Labelled("planted"), Labelled("folder:./other", "other")),
+    "method": ("maml", "ncc"),
+    "shot": (1, 5),
+}
+"""Two choices of each axis that a benchmark may have."""
+
+
+def _require_in_place(make: Make, usual: BenchmarkResults) -> None:
+    selection, arms = usual.selection, make().arms
     described = [result.description for result in usual]
     tags_of = [{"the experiment": one.name, **one.tags} for one in described]
     before = _values(make, usual)

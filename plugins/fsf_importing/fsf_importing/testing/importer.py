@@ -161,6 +161,43 @@ def check_damage(make: Make) -> None:
             path.write_bytes(sound)
 
 
+@suite.check(after=[check_example])
+def check_none_left_over(make: Make) -> None:
+    """A weight that the importer does not know is refused, or kept for whoever builds the model."""
+    import torch
+
+    with _checkpoint(make) as folder:
+        files = _files(folder)
+        weights = len(make().read(folder).weights)
+        for path in files:
+            sound = path.read_bytes()
+            try:
+                content = torch.load(path, weights_only=True, map_location="cpu")
+            except Exception:
+                continue  # it is no file of PyTorch
+            for state in _states(content):
+                state["unknown_to_the_importer.weight"] = torch.zeros(3)
+                torch.save(content, path)
+                del state["unknown_to_the_importer.weight"]
+                try:
+                    found = len(make().read(folder).weights)
+                except DataError:
+                    continue
+                require(found > weights, f"{path.name}: a weight that it does not know is lost")
+            path.write_bytes(sound)
+
+
+def _states(content: object) -> Iterator[dict[str, Any]]:
+    """Yield the mappings of a checkpoint that hold tensors only."""
+    import torch
+
+    if isinstance(content, dict) and content:
+        if all(isinstance(value, torch.Tensor) for value in content.values()):
+            yield content
+        for value in content.values():
+            yield from _states(value)
+
+
 class _Touch:
     """An object whose pickle creates a file when it is loaded."""
 

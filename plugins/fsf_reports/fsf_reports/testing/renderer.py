@@ -98,6 +98,19 @@ def check_values(make: Make) -> None:
     whole = _drawn(make, toy_figure(), suffix)
     for what, changed in _changes(toy_figure()):
         require(_drawn(make, changed, suffix) != whole, f"{what} makes no difference")
+    below = [_with_first(toy_figure(), Quantity.around(value, 1.0)) for value in (-5.0, -8.0)]
+    first, second = (_drawn(make, figure, suffix) for figure in below)
+    require(first != second, "-5 and -8 are drawn alike")
+
+
+def _with_first(figure: FigureDeclaration, quantity: Quantity | None) -> FigureDeclaration:
+    """Return the figure with another first value."""
+    first, *rest = figure.panels
+    series, *others = first.series
+    point, *points = series.points
+    line = Series(series.name, (dataclasses.replace(point, y=quantity), *points))
+    panel = dataclasses.replace(first, series=(line, *others))
+    return dataclasses.replace(figure, panels=(panel, *rest))
 
 
 def _changes(figure: FigureDeclaration) -> Iterator[tuple[str, FigureDeclaration]]:
@@ -106,7 +119,7 @@ def _changes(figure: FigureDeclaration) -> Iterator[tuple[str, FigureDeclaration
     yield "the vertical axis", dataclasses.replace(figure, y_axis="other")
     first, *rest = figure.panels
     series, *others = first.series
-    point, *points = series.points
+    point = series.points[0]
     assert point.y is not None
     wider = Quantity(point.y.value, point.y.low - 3, point.y.high + 3, point.y.unit)
     for what, quantity in (
@@ -115,10 +128,7 @@ def _changes(figure: FigureDeclaration) -> Iterator[tuple[str, FigureDeclaration
         ("a lower bound", Quantity(point.y.value, point.y.low - 3, point.y.high, point.y.unit)),
         ("a value that is missing", None),
     ):
-        changed = dataclasses.replace(point, y=quantity)
-        line = Series(series.name, (changed, *points))
-        panel = dataclasses.replace(first, series=(line, *others))
-        yield what, dataclasses.replace(figure, panels=(panel, *rest))
+        yield what, _with_first(figure, quantity)
     named = dataclasses.replace(first, series=(Series("other", series.points), *others))
     yield "the name of a series", dataclasses.replace(figure, panels=(named, *rest))
     yield "a panel", dataclasses.replace(figure, panels=(first,))

@@ -77,6 +77,21 @@ def check_values(make: Make) -> None:
         for what, changed in _changes(toy_table()):
             found = _written(make, suffix, changed)
             require(found != whole, f"{what} makes no difference in a .{suffix} file")
+        first, *others = toy_table().entries
+        marked = {
+            mark: _written(
+                make,
+                suffix,
+                dataclasses.replace(
+                    toy_table(), entries=(dataclasses.replace(first, mark=mark), *others)
+                ),
+            )
+            for mark in ("", "best", "tied")
+        }
+        require(
+            len(set(marked.values())) == len(marked),
+            f"the marks of the best and of what is tied with it look alike in a .{suffix} file",
+        )
 
 
 @suite.check(after=[check_files])
@@ -108,7 +123,6 @@ def _changes(table: TableDeclaration) -> Iterator[tuple[str, TableDeclaration]]:
         ("a value that is missing", {"measured": None, "reason": "it failed"}),
         ("a printed value", {"printed": Quantity.around(30.25, 0.25)}),
         ("the name of a row", {"row": ("1", "other")}),
-        ("the mark of the best", {"mark": ""}),
     ):
         entry = dataclasses.replace(first, **changed)
         yield what, dataclasses.replace(table, entries=(entry, *others))
