@@ -682,7 +682,7 @@ def _length(results: Results, wanted: Wanted) -> FigureDeclaration:
         "%, gap in points",
         tuple(panels),
         mark="lines",
-        limits=(0.0, 100.0),
+        limits=(-100.0, 100.0),
         notes=_notes(
             results,
             value.seen,
