@@ -146,14 +146,14 @@ def test_a_model_far_from_the_others_and_a_curve_are_said() -> None:
     assert any("curve" in note for note in effective_robustness(models(*bent), "acc").notes)
 
 
-def test_models_at_an_end_or_near_chance_are_left_out_and_said() -> None:
+def test_models_at_an_end_or_near_guessing_are_left_out_and_said() -> None:
     usual = (0.5, 0.4), (0.6, 0.5), (0.8, 0.6)
-    found = effective_robustness(models(*usual, (0.7, 0.0), (1.0, 0.9), (0.25, 0.25)), "acc")
+    found = effective_robustness(models(*usual, (0.7, 0.0), (1.0, 0.9), (0.22, 0.22)), "acc")
     assert list(found.left_out) == ["d", "e", "f"]
     assert sorted(found.values) == ["a", "b", "c"]
     assert "floor" in found.left_out["d"]
     assert "ceiling" in found.left_out["e"]
-    assert "near chance" in found.left_out["f"]
+    assert "near guessing" in found.left_out["f"]
     alone = effective_robustness(models(*usual), "acc")
     assert found.values["a"].value == pytest.approx(alone.values["a"].value)
     assert "not on the line" in repr(found)
