@@ -68,6 +68,25 @@ def test_gaps_are_those_of_the_headline(
     assert bars.panels[0].captions["ncc"] == gap.text(signed=True).replace("-", "−")
 
 
+def test_other_measures_and_effective_robustness_are_figures_too(
+    one_shot: list[Path], methods: dict[str, api.Run]
+) -> None:
+    made = figure("intervals", one_shot, statistic="acc-gap")
+    assert made.y_axis == "Acc gap (points)"
+    for point in made.panels[0].series[0].points:
+        assert same(point.y, methods[str(point.x)].estimates["acc-gap"])
+    drops = figure("intervals", one_shot, statistic="acc-drop")
+    assert drops.y_axis == "Acc drop (%)"
+    for point in drops.panels[0].series[0].points:
+        own = methods[str(point.x)].estimates.get("acc-drop")
+        assert point.y is None if own is None else same(point.y, own)
+    expected = fsf_statistics.effective_robustness(one_shot, "acc")
+    [series] = figure("robustness", one_shot, statistic="acc").panels[0].series
+    values = {str(point.x).partition(" (")[0]: point.y for point in series.points}
+    assert list(values) == list(expected.values)
+    assert all(same(values[label], one) for label, one in expected.values.items())
+
+
 def test_panels_of_the_same_methods_share_their_rows(two_strengths: list[Path]) -> None:
     panels = figure("intervals", two_strengths).panels
     assert sorted(panel.title.partition("strength ")[2] for panel in panels) == ["0.2", "0.5"]
