@@ -12,7 +12,7 @@ from typing import Any
 import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, reading
 from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
-from fsf_statistics import facts_of
+from fsf_statistics import facts_of, tasks_called
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.values import Estimate
 
@@ -121,12 +121,10 @@ def _cells(results: Results, request: Request) -> tuple[list[_Cell], list[str]]:
     Raises:
         OptionError: a requested column does not exist.
     """
-    found, said = [], {}
+    found, said, sets = [], {}, []
     for group in results.groups:
         by_label = {one.label: one for one in group.shown}
-        answer = fsf_statistics.headline(
-            {one.label: one.result for one in group.shown}, request.statistic, level=results.level
-        )
+        answer = results.headline(group, request.statistic)
         estimates = {
             (label, column.label): estimate
             for columns in answer.columns
@@ -139,7 +137,13 @@ def _cells(results: Results, request: Request) -> tuple[list[_Cell], list[str]]:
             estimate = estimates.get((label, entry.column))
             letters = dict(zip(names, entry.row, strict=True)).get(_LETTERS, "")
             found.append(_Cell(by_label[label], group, entry, estimate, letters))
-        said |= dict.fromkeys((*answer.terms, *answer.limits))
+        said |= dict.fromkeys(answer.terms)
+        place = (
+            f"On {tasks_called(group.apart) or group.tasks}: " if len(results.groups) > 1 else ""
+        )
+        said |= {f"{place}{limit}": None for limit in answer.limits}
+        sets += [(columns, group.title) for columns in answer.columns]
+    said |= dict.fromkeys(fsf_statistics.rank_agreements(*zip(*sets, strict=True)) if sets else ())
     return _chosen(found, request.columns), list(said)
 
 

@@ -138,8 +138,6 @@ def columns_of(
         if measure.relative:
             missing = _without_drop(found, measure)
         kept = {label: one for label, one in by_label.items() if label not in missing}
-        if not kept:
-            continue
         try:
             one = _column(kept, measure, statistic, how)
         except DataError as error:
@@ -200,9 +198,11 @@ def _column(
     how: ComparisonOptions,
 ) -> Column:
     """Return a measure of rows, with its name as label."""
+    better = statistic.higher_is_better and not measure.is_gap
+    name = statistic.label or measure.statistic
+    if not results:
+        return Column(measure.name, name, measure, better, {})
     labels, values = list(results), values_of(list(results.values()), measure, statistic)
     compared = compare_methods(labels, values, how) if len(labels) > 1 else None
     own = estimates_of_methods(labels, values, how) if compared is None else compared.values
-    better = statistic.higher_is_better and not measure.is_gap
-    name = statistic.label or measure.statistic
     return Column(measure.name, name, measure, better, own, compared)

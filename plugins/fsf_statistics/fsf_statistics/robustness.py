@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from fsframework.api.results import Comparable, results_of, statistics_of
@@ -34,7 +35,6 @@ from fsframework.values import Estimate, FloatArray, html_table, text_table
 __all__ = [
     "EDGE",
     "FEWEST_ON_LINE",
-    "NEAR_CHANCE",
     "EffectiveRobustness",
     "effective_robustness",
 ]
@@ -44,9 +44,6 @@ FEWEST_ON_LINE = 3
 
 EDGE = 0.02
 """A value this close to 0 or 1 is at its floor or ceiling."""
-
-NEAR_CHANCE = 0.1
-"""A model is near chance whose control accuracy is less than this share of the way to 100 %."""
 
 _EQUAL = 1e-9
 """Control accuracies that differ by less are equal."""
@@ -166,7 +163,8 @@ def effective_robustness(
     and ``spans`` shows how much a single one matters.
 
     Not on the line are models with a value within ``EDGE`` of 0 or 1, where the logit says
-    nothing, and those near chance (``NEAR_CHANCE``), whose accuracies tell nothing of words.
+    nothing, and those near guessing in the control arm (``Estimate.near_guessing``), by Acc or by
+    the statistic: they have nothing to lose.
 
     Args:
         runs: as ``fsframework.compare`` takes them; runs that differ only in their training seed
@@ -220,18 +218,17 @@ def effective_robustness(
     control, tested = (estimates_of_methods(labels, one, how) for one in of_arms)
     [acc] = statistics_of(session.registry, "acc").values()
     accuracy = values_of(results, Measure("acc", (contrast.control,)), acc)
-    chance = 1 / results[0].outcomes[contrast.control].n_way
-    known = dict(zip(labels, accuracy.means[0].mean(axis=0).tolist(), strict=True))
+    known = estimates_of_methods(labels, accuracy, how)
     left_out = {}
     for label in labels:
-        values = control[label].value, tested[label].value
-        if why := _why_not(*values, (known[label] - chance) / (1 - chance)):
+        guesses = control[label].near_guessing or known[label].near_guessing
+        if why := _why_not(control[label].value, tested[label].value, guesses=guesses):
             left_out[label] = why
     kept = [place for place, label in enumerate(labels) if label not in left_out]
     if len(kept) < FEWEST_ON_LINE:
         raise DataError(_too_few(len(kept), left_out))
     cells = [
-        _CellsOfModel(label, *(one.parts[0][:, columns].T for one in of_arms))
+        CellsOfModel(label, *(one.parts[0][:, columns].T for one in of_arms))
         for label, columns in _columns(results)
         if label not in left_out
     ]
@@ -246,10 +243,10 @@ def _too_few(number: int, left_out: Mapping[str, str]) -> str:
     )
 
 
-def _why_not(control: float, tested: float, known: float) -> str:
+def _why_not(control: float, tested: float, *, guesses: bool) -> str:
     """Return why a model is not on the line, or an empty text."""
-    if known < NEAR_CHANCE:
-        return f"it is near chance, with {100 * known:.0f} % of the way to 100 % in the control arm"
+    if guesses:
+        return "it is near guessing in the control arm"
     for value, arm in ((control, "control"), (tested, "tested")):
         if min(value, 1 - value) < EDGE:
             end = "floor" if value < EDGE else "ceiling"
@@ -265,7 +262,7 @@ def _columns(results: Sequence[MethodResult]) -> Iterator[tuple[str, slice]]:
 
 
 @dataclass(frozen=True, eq=False)
-class _CellsOfModel:
+class CellsOfModel:
     """Values ``(seeds, tasks)`` of a model in both arms."""
 
     label: str
@@ -342,7 +339,7 @@ class Line:
 
 
 def _found(
-    cells: Sequence[_CellsOfModel],
+    cells: Sequence[CellsOfModel],
     about: tuple[TaskValues, Mapping[str, Estimate], Mapping[str, Estimate]],
     left_out: Mapping[str, str],
     how: ComparisonOptions,
@@ -387,16 +384,16 @@ def _found(
 def contrasts_of(
     line: Line,
     contrasts: FloatArray,
-    cells: Sequence[_CellsOfModel],
+    cells: Sequence[CellsOfModel],
     *,
     paired: bool,
     level: float,
 ) -> list[Difference]:
     """Return weighted sums of the residuals with their intervals, by the delta method.
 
-    The intervals are those of ``fsframework.statistics.crossed`` for the sum of all cells, each
-    weighted with the derivative by its mean; here for many contrasts at once, from the covariances
-    of the models.
+    The variance is that of the sum of all cells, each weighted with the derivative by its mean. As
+    in ``fsframework.statistics.crossed``, its parts are the tasks, without the rest, and the seeds;
+    here those of the compared models and those of the others are kept apart.
 
     Args:
         line: through the means of the cells.
@@ -407,7 +404,8 @@ def contrasts_of(
     """
     values = contrasts @ line.residuals
     weights = np.stack([contrasts @ gradient for gradient in line.gradients()])
-    parts = [_over_tasks(weights, cells, paired=paired), *_over_seeds(weights, cells)]
+    parts = [_over_tasks(weights, cells, paired=paired)]
+    parts += _over_seeds(weights, cells, contrasts != 0)
     n_seeds = [len(one.control) for one in cells]
     estimator = "student-t" if paired else "welch-t"
     if max(n_seeds) > 1:
@@ -427,7 +425,7 @@ _Part = tuple[FloatArray, FloatArray]
 """Variances of the contrasts that are of one source, and their degrees of freedom."""
 
 
-def _over_tasks(weights: FloatArray, cells: Sequence[_CellsOfModel], *, paired: bool) -> _Part:
+def _over_tasks(weights: FloatArray, cells: Sequence[CellsOfModel], *, paired: bool) -> _Part:
     """Return the variance over tasks, without that of the rest.
 
     Args:
@@ -470,21 +468,31 @@ def _rest(values: FloatArray) -> FloatArray:
     return np.asarray(values - means[0] - means[1] + values.mean())
 
 
-def _over_seeds(weights: FloatArray, cells: Sequence[_CellsOfModel]) -> list[_Part]:
-    """Return the variances over seeds: one part if all models have as many, else one a number."""
-    parts: dict[int, list[tuple[FloatArray, float]]] = {}
-    for w, u, one in zip(*weights.transpose(0, 2, 1), cells, strict=True):
+def _over_seeds(
+    weights: FloatArray, cells: Sequence[CellsOfModel], compared: npt.NDArray[np.bool_]
+) -> list[_Part]:
+    """Return the variances over seeds: of the models that a contrast compares, and of the others.
+
+    The others enter through the line. They are many and small: added to the first, they would
+    raise Welch's degrees of freedom where the few seeds of the first lie close by chance.
+
+    Args:
+        weights: of control and tested means of each model, ``(2, contrasts, models)``.
+        cells: of the models.
+        compared: the models whose residuals a contrast has, ``(contrasts, models)``.
+    """
+    own: dict[int, list[tuple[FloatArray, float]]] = {}
+    others: list[tuple[FloatArray, float]] = []
+    for w, u, one, first in zip(*weights.transpose(0, 2, 1), cells, compared.T, strict=True):
         n = len(one.control)
         if n > 1:
             sums = np.outer(one.control.mean(axis=1), w) + np.outer(one.tested.mean(axis=1), u)
-            parts.setdefault(n, []).append((sums.var(axis=0, ddof=1) / n, n - 1.0))
-    if len(parts) == 1:
-        [own] = parts.values()
-        return [_welch(own)]
-    return [
-        (np.sum([variance for variance, _ in own], axis=0), np.full(weights.shape[1], n - 1.0))
-        for n, own in parts.items()
-    ]
+            variance = sums.var(axis=0, ddof=1) / n
+            own.setdefault(n, []).append((np.where(first, variance, 0.0), n - 1.0))
+            others.append((np.where(first, 0.0, variance), n - 1.0))
+    if not others:
+        return []
+    return [_welch(others), *(_welch(parts) for parts in own.values())]
 
 
 def _welch(parts: Sequence[tuple[FloatArray, float]]) -> _Part:
@@ -578,9 +586,7 @@ def _without_each(line: Line) -> FloatArray:
     return found
 
 
-def _notes(
-    line: Line, own: Mapping[str, Estimate], cells: Sequence[_CellsOfModel]
-) -> Iterator[str]:
+def _notes(line: Line, own: Mapping[str, Estimate], cells: Sequence[CellsOfModel]) -> Iterator[str]:
     n = len(own)
     if n < _FEW:
         yield (
@@ -601,7 +607,7 @@ def _notes(
 
 
 def _far_from_the_others(
-    line: Line, own: Mapping[str, Estimate], cells: Sequence[_CellsOfModel]
+    line: Line, own: Mapping[str, Estimate], cells: Sequence[CellsOfModel]
 ) -> Iterator[str]:
     """Yield a note on the model that moves the values of others most, beyond their intervals."""
     moved = np.abs(_without_each(line) - line.residuals)
