@@ -1,9 +1,9 @@
 """What unbalanced classes do to the gap of FewSTAB, with the usual and with the matched control.
 
-Run ``python benchmarks/matched_control.py``; it takes about half an hour. Images have eight of forty
-words, drawn at random, so that biased tasks tie classes to words that mean nothing. A model answers
-a query of a class correctly with a probability that depends on the class alone, less ``lean`` in
-biased tasks. The true gap of Acc that is due to leaning is therefore ``lean``.
+Run ``python benchmarks/matched_control.py``; it takes about half an hour. Images have eight of
+forty words, drawn at random, so that biased tasks tie classes to words that mean nothing. A model
+answers a query of a class correctly with a probability that depends on the class alone, less
+``lean`` in biased tasks. The true gap of Acc that is due to leaning is therefore ``lean``.
 
 Pools have 14 classes: of 60 images each (``balanced``), or of 23 to 480. Classes are equally easy
 (``flat``), or the larger ones are easier (``sloped``), or ease is drawn at random (``drawn``). The
