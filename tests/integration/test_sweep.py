@@ -299,8 +299,14 @@ def test_classes_run_in_this_process_only() -> None:
 
 
 FEW = {
-    **{"sampler": "random", "way": 5, "shot": 1, "queries": 4, "tasks": 10, "split": "all"},
-    **{"dataset": {"name": "planted", "size": 32, "n_per_class": 20}, "progress": False},
+    "sampler": "random",
+    "way": 5,
+    "shot": 1,
+    "queries": 4,
+    "tasks": 10,
+    "split": "all",
+    "dataset": {"name": "planted", "size": 32, "n_per_class": 20},
+    "progress": False,
 }
 
 
