@@ -20,6 +20,7 @@ _ALIKE = 0.3
 """Two words whose estimates share this much are one group."""
 
 _MOST_LEVERAGE = 0.9
+_LEAST_RIDGE = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +133,10 @@ class _System:
         gram, right, sums = self.gram, self.right, self.sums
         m = rows.nuisance.shape[1]
         solved = np.zeros((m, m))
-        solved[left_out:, left_out:] = np.linalg.pinv(
-            gram[left_out:m, left_out:m], rcond=1e-9, hermitian=True
-        )
+        inner = gram[left_out:m, left_out:m]
+        # Columns that say the same share what they explain.
+        shared = _LEAST_RIDGE * np.diag(inner).max(initial=1.0)
+        solved[left_out:, left_out:] = np.linalg.inv(inner + shared * np.eye(len(inner)))
         cross = solved @ gram[:m, m:]
         inverse, known = _inverse(gram[m:, m:] - gram[m:, :m] @ cross, rows.least)
         effects = inverse @ (right[m:] - cross.T @ right[:m])
