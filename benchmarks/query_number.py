@@ -18,9 +18,17 @@ missed. For both there is the share within a factor of 1.5 of the truth, and the
 how much longer than the shortest the interval is at them. ``covers`` is the share of 95 % intervals
 that contain the truth. Shares have a standard error of about 1 in 100.
 
-Its last rows are pilots of five ways at 5 shots, where no task fails: the accuracy on a class is
+The last rows are pilots of five ways at 5 shots, where no task fails: the accuracy on a class is
 Phi(0.6 + c + t + e) with normal c of 20 given classes (standard deviation 0.4), t of the task
 (0.25) and e of the class in the task (0.4); images are new for every task.
+
+The third table is about what a plan promises for 20 classes of 60 images, from pilots of the same
+five ways: how far the estimates of m1, alpha and beta are off on average, with the standard error
+of that, and how often alpha is not positive; the number advised; the interval that the plan
+promises for it and the one that the tasks drawn by ``depleting`` have (means), how often that one
+contains the accuracy, and how much longer it is than with the best number of queries; and how
+often the smallest detectable difference of two methods on equal tasks is found, which the plan
+promises for 80 %.
 """
 
 from __future__ import annotations
@@ -33,10 +41,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from _options import positive
-from scipy.stats import norm
+from scipy.stats import norm, t
 
+import fsframework as fsf
+from fsf_statistics.planning import TaskSupply
+from fsf_statistics.queries import QueryPlan
 from fsf_statistics.query_bounds import bounds_of
 from fsf_statistics.query_variance import PilotAnswers, QueryVariance
+from fsf_statistics.study import StudyPlan, paired_pilot
+from fsframework.values import ImagePool
 
 CLASS_SIZE, REPLICATES, LEVEL = 500, 6000, 0.95
 QUERIES = {
@@ -150,19 +163,130 @@ class FiveWays:
         accuracy, _ = self.draw(400_000, np.random.default_rng(6))
         within = float((accuracy * (1 - accuracy)).mean()) / 5
         self.truth = Truth(5, float(accuracy.mean(axis=1).var()), within)
+        self.mean = float(accuracy.mean())
 
-    def draw(self, n_tasks: int, rng: np.random.Generator) -> tuple[Floats, IntArray]:
+    def draw(
+        self, n_tasks: int, rng: np.random.Generator, classes: IntArray | None = None
+    ) -> tuple[Floats, IntArray]:
         """Return the accuracies of the classes of tasks, and which classes they are."""
-        classes = np.argsort(rng.random((n_tasks, 20)), axis=1)[:, :5]
+        if classes is None:
+            classes = np.argsort(rng.random((n_tasks, 20)), axis=1)[:, :5]
         shift = 0.25 * rng.normal(size=(n_tasks, 1)) + 0.4 * rng.normal(size=(n_tasks, 5))
         return np.asarray(norm.cdf(0.6 + self._difficulty[classes] + shift)), classes
 
     def pilot(self, n_tasks: int, n_query: int, rng: np.random.Generator) -> PilotAnswers:
         """Return a pilot with new images for every task."""
         accuracy, classes = self.draw(n_tasks, rng)
+        return self.answered(accuracy, classes, n_query, rng)
+
+    def answered(
+        self, accuracy: Floats, classes: IntArray, n_query: int, rng: np.random.Generator
+    ) -> PilotAnswers:
+        """Return the answers to queries of tasks with these accuracies."""
+        n_tasks = len(classes)
         right = rng.random((n_tasks, 5, n_query)) < accuracy[:, :, None]
         images = np.arange(n_tasks * 5 * (5 + n_query)).reshape(n_tasks, 5, 5 + n_query)
         return PilotAnswers(right.astype(float), classes, images[:, :, :5], images[:, :, 5:])
+
+    def beside(self, accuracy: Floats, rng: np.random.Generator) -> Floats:
+        """Return the accuracies of another method on the same tasks, on average equal ones."""
+        own = norm.ppf(accuracy) - 0.6
+        shift = rng.normal(size=accuracy.shape)
+        return np.asarray(norm.cdf(0.6 + 0.8 * own + 0.25 * shift))
+
+
+class Promises:
+    """What plans for 20 classes of 60 images promise, and what the tasks give."""
+
+    def __init__(self, five: FiveWays) -> None:
+        self._five, self._drawn = five, dict[tuple[int, int], IntArray]()
+        keys = tuple(f"{image:04}" for image in range(20 * 60))
+        names = tuple(f"class {number:02}" for number in range(20))
+        self._pool = ImagePool(keys, np.repeat(np.arange(20), 60), names)
+        self._supply = TaskSupply((60,) * 20, 5, 5)
+        both = five.draw(400_000, np.random.default_rng(8))[0]
+        other = five.beside(both, np.random.default_rng(9))
+        self._bias = float(both.mean() - other.mean())
+
+    def _classes(self, n_query: int, seed: int) -> IntArray:
+        """Return the classes of tasks without replacement."""
+        key = n_query, seed % 20
+        if key not in self._drawn:
+            arms = fsf.draw(
+                "depleting", self._pool, tasks="all", seed=key[1], way=5, shot=5, queries=n_query
+            )
+            [tasks] = arms.values()
+            self._drawn[key] = tasks.classes
+        return self._drawn[key]
+
+    def _tasks(self, n_query: int, seed: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Return the accuracies of both methods on tasks without replacement."""
+        classes = self._classes(n_query, seed)
+        first, _ = self._five.draw(len(classes), rng, classes)
+        second = self._five.beside(first, rng)
+        return tuple(rng.binomial(n_query, own).mean(axis=1) / n_query for own in (first, second))
+
+    def row(self, n_tasks: int, n_query: int, n_pilots: int) -> tuple[str, ...]:
+        """Return a row on so many pilots."""
+        rng = np.random.default_rng([n_tasks, n_query, 3])
+        five, of = self._five, self._five.truth
+        found, sums = [], np.zeros(5)
+        for seed in range(n_pilots):
+            accuracy, classes = five.draw(n_tasks, rng)
+            first = five.answered(accuracy, classes, n_query, rng)
+            second = five.answered(five.beside(accuracy, rng), classes, n_query, rng)
+            spread = QueryVariance.of(first)
+            found.append((spread.mean, spread.alpha, spread.within))
+            plan = StudyPlan(
+                QueryPlan(self._supply, bounds_of(first, spread, LEVEL)),
+                bounds_of(first, spread, LEVEL),
+                bounds_of(second, QueryVariance.of(second), LEVEL),
+            )
+            best = plan.queries.n_query
+            paired = paired_pilot(first, second)
+            differences = bounds_of(paired, QueryVariance.of(paired), LEVEL)
+            both = StudyPlan(QueryPlan(self._supply, differences), plan.pilot, plan.other)
+            own, other = self._tasks(best, seed, rng)
+            half = _half_width(own)
+            difference = own - other - self._bias + both.row(best).paired
+            sums += (
+                best,
+                plan.row(best).half_width,
+                half,
+                abs(own.mean() - five.mean) <= half,
+                abs(difference.mean()) > _half_width(difference),
+            )
+        best, promised, given, covers, power = sums / n_pilots
+        true = five.mean, of.alpha, of.within
+        estimates = np.array(found)
+        off = 100 * (estimates.mean(axis=0) / true - 1)
+        error = 100 * estimates.std(axis=0, ddof=1) / true / math.sqrt(n_pilots)
+        cells = [f"{o:+.1f} ± {e:.1f}" for o, e in zip(off, error, strict=True)]
+        return (
+            *cells,
+            f"{100 * (estimates[:, 1] <= 0).mean():.0f} %",
+            f"{best:.1f}",
+            f"{100 * promised:.2f}",
+            f"{100 * given:.2f}",
+            f"{100 * covers:.1f} %",
+            f"{100 * (given / self._shortest() - 1):+.1f} %",
+            f"{100 * power:.0f} %",
+        )
+
+    def _shortest(self) -> float:
+        """Return the expected half-width with the best number of queries."""
+        of, found = self._five.truth, []
+        for n_query in self._supply.leaving(10):
+            n_tasks = self._supply.most_tasks(n_query)
+            variance = (of.alpha + of.within / n_query) / n_tasks
+            found.append(t.ppf((1 + LEVEL) / 2, n_tasks - 1) * math.sqrt(variance))
+        return min(found)
+
+
+def _half_width(values: Floats) -> float:
+    """Return the half-width of Student's interval of the mean."""
+    quantile = t.ppf((1 + LEVEL) / 2, len(values) - 1)
+    return float(quantile * values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def judged(of: Truth, make: Callable[[], PilotAnswers], n_pilots: int) -> tuple[str, ...]:
@@ -235,6 +359,14 @@ def main() -> None:
         rng = np.random.default_rng([n_tasks, n_query])
         cells = judged(five.truth, lambda: five.pilot(n_tasks, n_query, rng), options.pilots)  # noqa: B023
         show(5, five.truth, f"five ways, {n_tasks:,} tasks, {n_query} queries", cells)
+    print()
+    heads = ("m1, %", "alpha, %", "beta, %", "<= 0", "advised", "promised", "given")
+    print(f"{'pilot':24}" + "".join(f"{h:>14}" for h in (*heads, "covers", "longer", "power")))
+    promises = Promises(five)
+    for n_tasks, n_query in ((10, 5), (20, 15), (50, 5), (50, 15), (200, 15), (600, 15)):
+        cells = promises.row(n_tasks, n_query, options.pilots)
+        name = f"{n_tasks:,} tasks, {n_query} queries"
+        print(f"{name:24}" + "".join(f"{cell:>14}" for cell in cells), flush=True)
 
 
 def show(shot: int, of: Truth, name: str, cells: tuple[str, ...]) -> None:

@@ -70,7 +70,10 @@ class RunHeadline(Headline):
     def table_text(self, width: int) -> str:
         """Return the table; too little room leaves out columns, but not the first and last."""
         cells = {"method": self.label}
-        cells |= {head: str(one).removesuffix(" %") for head, one in self.estimates.items()}
+        cells |= {
+            head: str(one).partition(" (")[0].removesuffix(" %")
+            for head, one in self.estimates.items()
+        }
         while len(cells) > 4 and sum(max(len(k), len(v)) + 2 for k, v in cells.items()) > width + 2:
             del cells[list(cells)[2]]
         return text_table(list(cells), [list(cells.values())], width)

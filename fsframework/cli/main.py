@@ -143,7 +143,7 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, click.ClickException):
         usage = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
         hint = f" (see {usage} --help)" if usage else ""
-        return _fail(error.format_message() + hint, 2)
+        return _fail(error.format_message().rstrip(".") + hint, 2)
     if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
         error = error.__cause__  # click takes it for the end of what a user types
     if isinstance(error, (click.Abort, KeyboardInterrupt)):

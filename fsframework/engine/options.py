@@ -140,8 +140,8 @@ class WordChoice:
     @property
     def drops(self) -> list[str]:
         """The options by which words are dropped."""
-        of_words = [f for f in dataclasses.fields(WordChoice) if f.name != "attributes"]
-        return [f.name for f in of_words if getattr(self, f.name) != f.default]
+        dropping = dataclasses.fields(WordChoice)[1:]
+        return [f.name for f in dropping if getattr(self, f.name) != f.default]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -292,8 +292,8 @@ def _task_notes(arms: Arms, pool: ImagePool, *, placebo: bool) -> Iterator[str]:
         share = float(chosen.relaxed.mean())
         if share > 0:
             yield (
-                f"in {100 * share:.1f} % of the classes of {arm} tasks too few queries have "
-                "another class's attribute; some of theirs only lack their own"
+                f"in {100 * share:.1f} % of the classes of {arm} tasks, too few images have "
+                "another class's attribute; some of their queries merely lack their own"
             )
 
 

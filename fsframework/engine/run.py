@@ -542,6 +542,7 @@ def _outcome_notes(
         if (warning := bootstrap_of_few(interval, len(answered))) is not None:
             yield f"{arm} tasks: {warning}"
     for estimate in record.estimates.values():
-        if len(estimate.arms) > 1 and estimate.statistic in statistics:
+        is_gap = len(estimate.arms) > 1 and not estimate.relative
+        if is_gap and estimate.statistic in statistics:
             statistic = statistics[estimate.statistic].create()
             yield from checked(statistic, "notes", statistic.notes(outcomes, estimate), list)

@@ -21,7 +21,6 @@ from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.values import AttributeTable, ImagePool
 
 __all__ = [
-    "filtered",
     "pool_with_attributes",
     "read_attributes",
     "without_class_words",
@@ -87,8 +86,8 @@ def pool_with_attributes(
     if common := words_in_classes(pool):
         first, n = next(iter(common.items()))
         note = (
-            f"most images of {n} of {len(pool.class_names)} classes have {first!r}: a word that "
-            "says what all classes are is not a spurious attribute; "
+            f"in {n} of {len(pool.class_names)} classes, most images have {first!r}; a word that "
+            "all classes share is not a spurious attribute; "
             f"{argument('drop_words_in_classes', _NEARLY_ALL)} removes {', '.join(common)}"
         )
         reporter.note(note)
@@ -192,42 +191,33 @@ READERS: Mapping[str, Callable[[Path], AttributeTable]] = {
 
 
 def without_dropped_words(pool: ImagePool, words: WordChoice) -> ImagePool:
-    """Return the pool without the words that are to be dropped."""
+    """Return the pool without the words that are to be dropped, and without those of no image.
+
+    Words that are listed but that the pool lacks are ignored, so that one list serves many tables.
+    The pool itself is returned if every word stays.
+
+    >>> pool = ImagePool(("a", "b"), np.array([0, 1]), ("wren", "gull"))
+    >>> words = AttributeTable.from_words(pool.keys, [{"dog", "grass"}, {"grass", "sky"}])
+    >>> pool = pool.with_attributes(words)
+    >>> without_dropped_words(pool, WordChoice(min_count=2)).attributes.words
+    ('grass',)
+    """
     if words.drop_class_words:
         pool = without_class_words(pool)
-    if not words.drops or pool.attributes is None:
+    table = pool.attributes
+    if table is None or not words.drops:
         return pool
-    drop = frozenset(words.drop_words)
+    drop = set(words.drop_words)
     if words.drop_words_in_classes is not None:
         drop |= words_in_classes(pool, words.drop_words_in_classes).keys()
-    table = filtered(pool.attributes, min_count=words.min_count, drop=drop)
-    return pool if table is pool.attributes else dataclasses.replace(pool, attributes=table)
-
-
-def filtered(
-    table: AttributeTable, *, min_count: int = 1, drop: frozenset[str] = frozenset()
-) -> AttributeTable:
-    """Return the table without rare and unwanted words, and without those that no image has.
-
-    Args:
-        min_count: images that must have a word for it to stay, at least 1.
-        drop: words to remove, as the table spells them; words that the table lacks are ignored,
-            so that one list serves many tables.
-
-    The table itself is returned if every word stays.
-
-    >>> table = AttributeTable.from_words(["a", "b"], [{"dog", "grass"}, {"grass", "sky"}])
-    >>> filtered(table, min_count=2).words, filtered(table, drop=frozenset({"sky"})).words
-    (('grass',), ('dog', 'grass'))
-    """
     starts, columns = table.csr()
-    keep = np.bincount(columns, minlength=len(table.words)) >= min_count
+    keep = np.bincount(columns, minlength=len(table.words)) >= words.min_count
     keep &= np.array([word not in drop for word in table.words], dtype=bool)
     if keep.all():
-        return table
+        return pool
     rows = np.repeat(np.arange(len(table)), np.diff(starts))
     stay = keep[columns]
-    return AttributeTable.from_indices(
+    left = AttributeTable.from_indices(
         table.keys,
         [word for word, kept in zip(table.words, keep, strict=True) if kept],
         rows[stay],
@@ -235,13 +225,14 @@ def filtered(
         table.provenance,
         table.captions,
     )
+    return dataclasses.replace(pool, attributes=left)
 
 
 def without_class_words(pool: ImagePool) -> ImagePool:
     """Return the pool without the words that name an image's own class, see ``class_words``.
 
-    Images of other classes keep the word. The vocabulary stays; ``filtered`` drops the words that
-    no image has any more. The pool itself is returned if there is nothing to remove.
+    Images of other classes keep the word. The vocabulary stays; ``without_dropped_words`` drops the
+    words that no image has any more. The pool itself is returned if there is nothing to remove.
 
     Raises:
         DataError: the pool has no attributes.

@@ -12,9 +12,23 @@ from fsf_benchmarks._running import Job, make_job
 from fsframework.api.components import Given
 from fsframework.api.experiments import given_tree
 from fsframework.api.session import open_session
-from tests.conftest import _own_folders, distribution, failing, fsf
+from tests.conftest import (
+    _cache_of_module,
+    _own_folders,
+    distribution,
+    failing,
+    fsf,
+    shared_cache,
+)
 
-__all__ = ["_own_folders", "distribution", "failing", "fsf"]
+__all__ = [
+    "_cache_of_module",
+    "_own_folders",
+    "distribution",
+    "failing",
+    "fsf",
+    "shared_cache",
+]
 
 Planned = Callable[..., Job]
 TOYS = Path(__file__).with_name("toy_grid.py")

@@ -39,7 +39,7 @@ LONG = {
         *("MAML_conv64f", "NegNet_conv64f", "RENet_resnet12", "SKD_conv64f"),
     )
 }
-"""Cases of four seconds and more; the same method's other cases run every time."""
+"""Cases of two seconds and more; the same method's other cases run every time."""
 
 TOLERANCE = 1e-3
 

@@ -314,7 +314,8 @@ def _model_notes(model: Model) -> Iterator[str]:
 def _file_notes(support: SupportFiles, queries: Sequence[Path]) -> Iterator[str]:
     labelled = {place_of(file) for files in support.classes.values() for file in files}
     if both := sum(place_of(file) in labelled for file in queries):
-        yield f"queries that are also support images, so their class was given: {both}"
+        queries_are = "1 query is" if both == 1 else f"{both:,} queries are"
+        yield f"{queries_are} also in the support, where the class is given"
     if support.loose:
         yield (
             "not used, since they are not in a class folder: "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from fsf_reports._results import Group, Results, Shown, reading
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsf_statistics import FEWEST_RANKED, spearman
 from fsframework.errors import DataError, OptionError, close_matches
+from fsframework.statistics.comparison import values_of
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.values import Estimate
@@ -197,24 +198,19 @@ def _by_arm(results: Results, wanted: Wanted) -> FigureDeclaration:
 # --- dots and whiskers ------------------------------------------------------------------------
 
 
-def _measures_of(group: Group, statistic: str) -> list[Measure]:
-    """Return the gap, or the value in the only arm."""
-    if group.first.contrast is not None:
-        return [Measure(statistic, group.first.contrast.arms)]
-    return [Measure(statistic, (arm,)) for arm in list(group.first.outcomes)[:1]]
-
-
 def _intervals(results: Results, wanted: Wanted) -> FigureDeclaration:
-    value, found = _Values(results), []
+    value, found, rows, missing = _Values(results), [], [], []
     for group in results.groups:
-        [measure] = _measures_of(group, wanted.statistic)
-        found.append({one.label: value(one, measure) for one in group.shown})
+        measure = results.measure(wanted.statistic, group)
+        found.append(dict(_known(group, measure, value, missing)))
+        answer = results.headline(group, measure.statistic)
+        rows.append([row[0] for row in answer.table.rows])
     panels = [
         Panel(
             _title_of(group, results),
-            (Series("", tuple(Point(label, values.get(label)) for label in rows)),),
+            (Series("", tuple(Point(label, values.get(label)) for label in own)),),
         )
-        for group, values, rows in zip(results.groups, found, _ranked(found), strict=True)
+        for group, values, own in zip(results.groups, found, _shared(rows, found), strict=True)
     ]
     return FigureDeclaration(
         "Intervals",
@@ -223,29 +219,75 @@ def _intervals(results: Results, wanted: Wanted) -> FigureDeclaration:
         results.axis(measure),
         tuple(panels),
         mark="whiskers",
-        notes=_notes(results, value.seen),
+        notes=_notes(results, value.seen, _ORDER, *missing),
     )
 
 
-def _ranked(panels: Sequence[Mapping[str, Quantity]]) -> list[list[str]]:
-    """Return the rows of each panel by rising value.
+def _known(
+    group: Group, measure: Measure, value: _Values, missing: list[str]
+) -> Iterator[tuple[str, Quantity]]:
+    """Yield the values of methods; those that are near guessing have no relative drop."""
+    for one in group.shown:
+        try:
+            yield one.label, value(one, measure)
+        except DataError as error:
+            if not measure.relative:
+                raise
+            missing.append(f"No value: {error}")
+
+
+_ORDER = (
+    "Rows are in the order of the table: by effective robustness, or by gap among methods of equal "
+    "accuracy, else by accuracy"
+)
+
+
+def _shared(
+    rows: Sequence[list[str]], panels: Sequence[Mapping[str, Quantity]]
+) -> Sequence[list[str]]:
+    """Return the rows of each panel.
 
     Panels that have most of the rows in common share all of them, in the order of the panel with
     most values, and of these of that in which they lie furthest apart.
     """
 
-    def by_value(values: Mapping[str, Quantity]) -> list[str]:
-        return sorted(values, key=lambda label: values[label].value)
+    def spread(number: int) -> tuple[int, float]:
+        found = [one.value for one in panels[number].values()]
+        return len(found), max(found, default=0.0) - min(found, default=0.0)
 
-    def spread(values: Mapping[str, Quantity]) -> tuple[int, float]:
-        found = [one.value for one in values.values()]
-        return len(found), max(found) - min(found)
+    labels = list(dict.fromkeys(label for own in rows for label in own))
+    if any(2 * len(own) < len(labels) for own in rows):
+        return rows
+    first = rows[max(range(len(rows)), key=spread)]
+    return [[*first, *(label for label in labels if label not in first)]] * len(rows)
 
-    labels = list(dict.fromkeys(label for one in panels for label in one))
-    if any(2 * len(one) < len(labels) for one in panels):
-        return [by_value(one) for one in panels]
-    first = by_value(max(panels, key=spread))
-    return [[*first, *(label for label in labels if label not in first)]] * len(panels)
+
+def _robustness(results: Results, wanted: Wanted) -> FigureDeclaration:
+    panels, seen, said = [], [], {}
+    for group in results.groups:
+        found = fsf_statistics.effective_robustness(
+            {one.label: one.result for one in group.shown}, wanted.statistic, level=results.level
+        )
+        seen += found.control.values()
+        points = tuple(
+            Point(f"{label} ({found.letters[label]})", Quantity.of(one))
+            for label, one in found.values.items()
+        )
+        panels.append(Panel(_title_of(group, results), (Series("", points),)))
+        said |= dict.fromkeys(_begun(note) for note in found.notes)
+        said |= {f"Without {label}: {why}": None for label, why in found.left_out.items()}
+    control, tested = (
+        results.label(Measure(wanted.statistic, (arm,))) for arm in results.groups[0].arms()
+    )
+    return FigureDeclaration(
+        "Robustness",
+        f"{tested} of each method beyond what {control} predicts, by a line through their logits.",
+        "method (group)",
+        "effective robustness (points)",
+        tuple(panels),
+        mark="whiskers",
+        notes=_notes(results, seen, "Methods that share a letter cannot be told apart.", *said),
+    )
 
 
 def _variants(results: Results) -> dict[str, list[tuple[str, Shown]]]:
@@ -292,11 +334,11 @@ def _options(one: Shown) -> dict[str, str]:
 
 def _ablations(results: Results, wanted: Wanted) -> FigureDeclaration:
     value, series = _Values(results), []
-    [measure] = _measures_of(results.groups[0], wanted.statistic)
+    measure = results.measure(wanted.statistic, results.groups[0])
     for method, variants in _variants(results).items():
         points = []
         for name, one in variants:
-            [measure] = _measures_of(Group((one,)), wanted.statistic)
+            measure = results.measure(wanted.statistic, Group((one,)))
             points.append(Point(name, value(one, measure)))
         series.append(Series(method, tuple(points)))
     return FigureDeclaration(
@@ -474,7 +516,7 @@ def _pairs(results: Results, wanted: Wanted) -> FigureDeclaration:
     for group in results.groups:
         if len(group.shown) < 2:
             raise DataError(f"pairs: {group.title}: only one method has these tasks")
-        [measure] = _measures_of(group, wanted.statistic)
+        measure = results.measure(wanted.statistic, group)
         found = fsf.compare(
             {one.label: one.result for one in group.shown}, measure.name, level=results.level
         )[measure.name]
@@ -545,6 +587,39 @@ def _agreement(results: Results, wanted: Wanted) -> FigureDeclaration:
         limits=results.limits(*measures),
         notes=_notes(results, value.seen, said),
     )  # fmt: skip
+
+
+def _task_accuracies(results: Results, wanted: Wanted) -> FigureDeclaration:
+    import numpy as np
+
+    del wanted
+    panels, correlations = [], []
+    for group in results.groups:
+        measure = Measure("acc", tuple(group.first.outcomes)[:1])
+        shown = [one.result for one in group.shown]
+        columns = values_of(shown, measure, results.statistic_of("acc")).means[0].T
+        x, first = 100 * columns[0], group.shown[0].label
+        for one, column in zip(group.shown[1:], 100 * columns[1:], strict=True):
+            title = " ".join(filter(None, (_title_of(group, results), f"{one.label} (y)")))
+            points = tuple(Point(float(a), Quantity(b)) for a, b in zip(x, column, strict=True))
+            panels.append(Panel(f"{title} against {first} (x)", (Series("", points),)))
+            if x.std() > 0 and column.std() > 0:
+                r = np.corrcoef(x, column)[0, 1]
+                correlations.append(f"{one.label} and {first} {r:.3f} over {len(x):,} tasks")
+    if not panels:
+        raise DataError("task-accuracies: needs two methods on equal tasks")
+    told = [f"Pearson's correlation: {'; '.join(correlations)}."] if correlations else []
+    return FigureDeclaration(
+        "Task accuracies",
+        "Accuracy of each task by two methods.",
+        "Acc (%)",
+        "Acc (%)",
+        tuple(panels),
+        mark="points",
+        diagonal=True,
+        limits=(0.0, 100.0),
+        notes=(*told, *results.cautions),
+    )
 
 
 def _told_apart(groups: Sequence[Group]) -> list[str]:
@@ -641,7 +716,7 @@ def _length(results: Results, wanted: Wanted) -> FigureDeclaration:
         "%, gap in points",
         tuple(panels),
         mark="lines",
-        limits=(0.0, 100.0),
+        limits=(-100.0, 100.0),
         notes=_notes(
             results,
             value.seen,
@@ -712,7 +787,14 @@ FIGURES: Mapping[str, Named] = MappingProxyType(
         "by-arm": Named(
             "bars of both arms per method, the gap below (MetaCoCo Fig. 3)", _TWO_ARMS, _by_arm
         ),
-        "intervals": Named("the gap of each method as dot and whiskers", "any runs", _intervals),
+        "intervals": Named(
+            "the gap, or another measure, of each method as dot and whiskers",
+            "any runs", _intervals,
+        ),
+        "robustness": Named(
+            "effective robustness of each method, with letters", f"{_TWO_ARMS}, of three methods",
+            _robustness,
+        ),
         "shots": Named(
             "gaps by shots of the tasks (FewSTAB Fig. 4)", f"{_TWO_ARMS}, of several shots", _shots
         ),
@@ -729,6 +811,10 @@ FIGURES: Mapping[str, Named] = MappingProxyType(
         ),
         "pairs": Named(
             "differences between all pairs of methods", "several methods on equal tasks", _pairs
+        ),
+        "task-accuracies": Named(
+            "accuracy of each task by two methods (Lafargue et al. Fig. 1)",
+            "two or more methods on equal tasks", _task_accuracies,
         ),
         "breakdown": Named(
             "accuracy per class, word, pair or context (--by)", "one run and its images", _breakdown

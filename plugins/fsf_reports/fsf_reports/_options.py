@@ -38,7 +38,8 @@ statistic_option = click.option(
     default="wacc",
     show_default=True,
     shell_complete=plugin_names("statistic"),
-    help="Statistic whose values and gap are shown.",
+    help="Statistic whose values and gap are shown; in the figures intervals, pairs and ablations "
+    "also a measure, such as wacc-drop or acc-gap.",
 )
 
 question_option = click.option(

@@ -8,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import fsf_statistics
 import fsframework as fsf
 from fsf_reports.values import Quantity
-from fsf_statistics import facts_of, tasks_called, tasks_told_apart
+from fsf_statistics import ComparedHeadline, facts_of, sets_of, tasks_called, tasks_told_apart
 from fsframework.api.results import results_of, statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError
@@ -18,11 +19,10 @@ from fsframework.interfaces import Statistic
 from fsframework.statistics.comparison import estimates_of_methods, values_of
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import IntervalChoice
-from fsframework.statistics.measures import Measure
+from fsframework.statistics.measures import Measure, measures_named
 from fsframework.statistics.results import (
     MethodResult,
     cautions_of,
-    grouped_by_tasks,
     joined_over_seeds,
     labels_of,
 )
@@ -133,11 +133,13 @@ class Results:
         groups: methods by equal tasks, in the order in which the tasks first appear.
         level: confidence level of the intervals.
         statistic_of: makes a statistic by name.
+        statistics: names of the known ones.
     """
 
     groups: tuple[Group, ...]
     level: float
     statistic_of: Callable[[str], Statistic]
+    statistics: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -159,7 +161,7 @@ class Results:
         found = joined_over_seeds(list(results_of(results, session.workspace.runs)))
         if not found:
             raise OptionError("there is nothing to show: no run is given")
-        groups, sets = [], grouped_by_tasks(found)
+        groups, sets = [], sets_of(found)
         for apart, group in zip(_apart(sets), sets, strict=True):
             named = zip(labels_of(group), group, strict=True)
             groups.append(
@@ -172,7 +174,7 @@ class Results:
                 made.update(statistics_of(session.registry, name))
             return made[name]
 
-        return cls(tuple(groups), level, statistic_of)
+        return cls(tuple(groups), level, statistic_of, tuple(session.registry.names("statistic")))
 
     @property
     def shown(self) -> tuple[Shown, ...]:
@@ -199,6 +201,22 @@ class Results:
     def quantity(self, one: Shown, measure: Measure) -> Quantity:
         """Return the same, shares in percent."""
         return Quantity.of(self.estimate(one, measure))
+
+    def measure(self, name: str, group: Group) -> Measure:
+        """Return a measure by name; a statistic stands for its gap, or its value in the only arm.
+
+        Raises:
+            OptionError: the name is unknown.
+        """
+        arms, contrast = list(group.first.outcomes), group.first.contrast
+        if name in self.statistics:
+            return Measure(name, contrast.arms if contrast is not None else tuple(arms[:1]))
+        return measures_named([name], self.statistics, arms, contrast)[0]
+
+    def headline(self, group: Group, statistic: str) -> ComparedHeadline:
+        """Return the answer of methods on equal tasks."""
+        own = {one.label: one.result for one in group.shown}
+        return fsf_statistics.headline(own, statistic, level=self.level)
 
     def label(self, measure: Measure, group: Group | None = None) -> str:
         """Return what a measure is called."""
@@ -243,7 +261,7 @@ def reading(estimates: Iterable[Estimate], groups: Sequence[Group], per: str = "
     >>> reading([one], [])
     '600 tasks; 95 % intervals, closed: they hold for this data set only.'
     """
-    told = list(estimates)
+    told = [one for one in estimates if one.arms] or list(estimates)
     parts = []
     where = f"on {' and '.join(titles)}: " if (titles := _titles(groups)) else ""
     tasks = sorted({e.n_tasks // (2 if len(e.arms) == 2 and not e.paired else 1) for e in told})

@@ -12,7 +12,7 @@ from typing import Any
 import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, reading
 from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
-from fsf_statistics import facts_of
+from fsf_statistics import facts_of, tasks_called
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.values import Estimate
 
@@ -22,6 +22,8 @@ FACTS = ("method", "data", "way", "shot", "backbone", "detector", "seeds")
 """What rows can be named and grouped by."""
 
 _GAP = "gap"
+_LETTERS = "group"
+"""Rows that share a letter cannot be told apart."""
 _ALIKE = "all tasks have the same difference"
 
 
@@ -108,6 +110,7 @@ class _Cell:
     group: Group
     entry: Entry
     estimate: Estimate | None
+    letters: str = ""
 
 
 def _cells(results: Results, request: Request) -> tuple[list[_Cell], list[str]]:
@@ -118,23 +121,29 @@ def _cells(results: Results, request: Request) -> tuple[list[_Cell], list[str]]:
     Raises:
         OptionError: a requested column does not exist.
     """
-    found, said = [], {}
+    found, said, sets = [], {}, []
     for group in results.groups:
         by_label = {one.label: one for one in group.shown}
-        answer = fsf_statistics.headline(
-            {one.label: one.result for one in group.shown}, request.statistic, level=results.level
-        )
+        answer = results.headline(group, request.statistic)
         estimates = {
             (label, column.label): estimate
             for columns in answer.columns
             for column in columns
             for label, estimate in column.values.items()
         }
+        names = answer.table.row_names
         for entry in table_of_headline(answer).entries:
             label = entry.row[0]
             estimate = estimates.get((label, entry.column))
-            found.append(_Cell(by_label[label], group, entry, estimate))
-        said |= dict.fromkeys((*answer.terms, *answer.limits))
+            letters = dict(zip(names, entry.row, strict=True)).get(_LETTERS, "")
+            found.append(_Cell(by_label[label], group, entry, estimate, letters))
+        said |= dict.fromkeys(answer.terms)
+        place = (
+            f"On {tasks_called(group.apart) or group.tasks}: " if len(results.groups) > 1 else ""
+        )
+        said |= {f"{place}{limit}": None for limit in answer.limits}
+        sets += [(columns, group.title) for columns in answer.columns]
+    said |= dict.fromkeys(fsf_statistics.rank_agreements(*zip(*sets, strict=True)) if sets else ())
     return _chosen(found, request.columns), list(said)
 
 
@@ -190,8 +199,12 @@ def _named(
 ) -> tuple[list[str], list[Entry]]:
     """Return names of rows and entries; a fact may be part of the columns instead of the rows."""
     names = _row_names(results, request, [pivot] if pivot else [])
+    if not pivot and any(cell.letters for cell in cells):
+        names.append(_LETTERS)
 
     def told(name: str, cell: _Cell) -> str:
+        if name == _LETTERS:
+            return cell.letters
         if name == "method":
             return cell.one.label
         return cell.group.apart[name] if name in cell.group.apart else _fact(name, cell.one)

@@ -49,6 +49,22 @@ def test_both_arms_are_the_estimates_of_the_runs(
     assert made.notes[0].startswith("On planted, 3-way 1-shot: ")
 
 
+def test_tasks_are_points_of_two_methods(fsf: Fsf, tmp_path: Path) -> None:
+    """Figure 1 of Lafargue et al. of accuracies measured elsewhere, as of runs."""
+    (tmp_path / "both.csv").write_text("one,two\n0.2,0.4\n0.4,0.6\n0.9,1.0\n")
+    assert fsf("import", "accuracies", "both.csv", "--task-set", "mine").returncode == 0
+    made = figure("task-accuracies", tmp_path / "runs")
+    [panel] = made.panels
+    [series] = panel.series
+    points = [(p.x, p.y.value) for p in series.points if p.y is not None]
+    assert points == [pytest.approx(pair) for pair in ((20, 40), (40, 60), (90, 100))]
+    assert made.diagonal
+    assert "0.999" in made.notes[0]  # by hand: 0.22 / sqrt(0.26 * 0.18667)
+    [first, *_] = sorted((tmp_path / "runs").iterdir())
+    with pytest.raises(DataError, match="needs two methods on equal tasks"):
+        figure("task-accuracies", first)
+
+
 def test_gaps_are_those_of_the_headline(
     small_runs: Path, one_shot: list[Path], methods: dict[str, api.Run]
 ) -> None:
@@ -66,6 +82,25 @@ def test_gaps_are_those_of_the_headline(
     assert [series.name for series in bars.panels[0].series] == ["wAcc-R", "wAcc-A"]
     gap = Quantity.of(methods["ncc"].estimates["wacc-gap"])
     assert bars.panels[0].captions["ncc"] == gap.text(signed=True).replace("-", "−")
+
+
+def test_other_measures_and_effective_robustness_are_figures_too(
+    one_shot: list[Path], methods: dict[str, api.Run]
+) -> None:
+    made = figure("intervals", one_shot, statistic="acc-gap")
+    assert made.y_axis == "Acc gap (points)"
+    for point in made.panels[0].series[0].points:
+        assert same(point.y, methods[str(point.x)].estimates["acc-gap"])
+    drops = figure("intervals", one_shot, statistic="acc-drop")
+    assert drops.y_axis == "Acc drop (%)"
+    for point in drops.panels[0].series[0].points:
+        own = methods[str(point.x)].estimates.get("acc-drop")
+        assert point.y is None if own is None else same(point.y, own)
+    expected = fsf_statistics.effective_robustness(one_shot, "acc")
+    [series] = figure("robustness", one_shot, statistic="acc").panels[0].series
+    values = {str(point.x).partition(" (")[0]: point.y for point in series.points}
+    assert list(values) == list(expected.values)
+    assert all(same(values[label], one) for label, one in expected.values.items())
 
 
 def test_panels_of_the_same_methods_share_their_rows(two_strengths: list[Path]) -> None:
@@ -176,7 +211,7 @@ def test_gap_and_accuracy_by_the_length_of_the_training(tmp_path: Path) -> None:
         "wAcc-R (%)",
         "Acc-R (%)",
     ]
-    assert made.limits == (0, 100)
+    assert made.limits == (-100, 100)  # a gap may be negative
     for panel, measure in zip(made.panels, ("wacc-gap", "wacc-random", "acc-random"), strict=True):
         [series] = panel.series  # none for the method of one length
         assert series.name == "protonet"

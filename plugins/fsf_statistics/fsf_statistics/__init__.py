@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_statistics._accuracy import Accuracy
+    from fsf_statistics._answers import rank_agreements
     from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.breakdowns import Breakdown, breakdown
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from fsf_statistics.task_sets import (
         facts_of,
         options_of_tasks,
+        sets_of,
         tasks_called,
         tasks_told_apart,
     )
@@ -63,7 +65,9 @@ __all__ = [
     "pilot_of",
     "plan_queries",
     "rank",
+    "rank_agreements",
     "rank_correlations",
+    "sets_of",
     "spearman",
     "tasks_called",
     "tasks_told_apart",
@@ -99,7 +103,9 @@ _HOME = {
     "pilot_of": "query_variance",
     "plan_queries": "queries",
     "rank": "ranking",
+    "rank_agreements": "_answers",
     "rank_correlations": "ranking",
+    "sets_of": "task_sets",
     "spearman": "ranking",
     "tasks_called": "task_sets",
     "tasks_told_apart": "task_sets",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
-from fsf_statistics._columns import Column, main_of
+import numpy as np
+
+from fsf_statistics._columns import FEWEST_ORDERED, Column, main_of, robustness_of
+from fsf_statistics.ranking import rank
 from fsframework.api.headlines import loss_told, points
 
-__all__ = ["arms_of", "names_told", "sentences"]
+__all__ = ["arms_of", "names_told", "rank_agreements", "sentences"]
 
 _MOST_NAMES = 3
 _MOST_GROUPS = 4
@@ -27,6 +31,24 @@ def sentences(groups: Sequence[Sequence[Column]], places: Sequence[str]) -> Iter
         yield from others
     if len(told) > _MOST_GROUPS:
         yield f"The table has {len(told) - _MOST_GROUPS} more sets of tasks."
+
+
+def rank_agreements(groups: Sequence[Sequence[Column]], places: Sequence[str]) -> Iterator[str]:
+    """Yield how alike effective robustness ranks methods on each two sets of tasks."""
+    found = [(robustness_of(columns), place) for columns, place in zip(groups, places, strict=True)]
+    known = [(one, place) for one, place in found if one is not None]
+    for (first, here), (second, there) in itertools.combinations(known, 2):
+        names = [{one.name(label): e for label, e in one.values.items()} for one in (first, second)]
+        shared = [name for name in names[0] if name in names[1]]
+        if len(shared) < FEWEST_ORDERED:
+            continue
+        values = ([own[name].value for name in shared] for own in names)
+        one = rank(*(np.array(own) for own in values))
+        yield (
+            f"Spearman's rank correlation of robustness between {here} and {there}: {one.rho:.2f} "
+            f"[{one.rho_low:.2f}, {one.rho_high:.2f}] over {len(shared)} methods "
+            f"({100 * one.level:g} %, resampling methods)."
+        )
 
 
 def arms_of(gap: Column, columns: Sequence[Column]) -> list[Column]:
@@ -72,10 +94,50 @@ def _of_gaps(gap: Column, columns: Sequence[Column]) -> Iterator[str]:
     near = {label for column in controls for label in column.near_guessing}
     if near == set(gap.values):
         yield f"All {len(near)} methods are near guessing, so nothing can be ranked."
+    elif (robustness := robustness_of(columns)) is not None:
+        yield from _beyond(robustness, controls[-1])
     elif not gap.ranks:
         yield _not_ranked(next(c for c in controls if not c.is_one_group))
     else:
         yield from _extremes(gap)
+
+
+def _beyond(robustness: Column, control: Column) -> Iterator[str]:
+    """Yield which methods do best beyond what their values in the control arm predict."""
+    if robustness.is_one_group:
+        ends = _values(robustness, robustness.ranked)
+        yield (
+            f"These methods are one group: no effective robustness can be told from another "
+            f"({ends} beyond what {control.label} predicts)."
+        )
+        return
+    group, others = _split(robustness)
+    if not others:
+        yield _none_apart(robustness, "effective robustness", "highest")
+        return
+    have = "has" if len(group) == 1 else "are one group with"
+    yield (
+        f"{_names(robustness, group)} {have} the highest effective robustness, "
+        f"{_values(robustness, group)} beyond what {control.label} predicts."
+    )
+    verb = "is" if len(others) == 1 else "are"
+    yield f"{_names(robustness, others)} {verb} lower, {_values(robustness, others)}."
+
+
+def _none_apart(column: Column, what: str, best: str) -> str:
+    """Return that the best value differs from none, although others differ from each other."""
+    ends = _values(column, column.ranked)
+    return f"No {what} can be told from the {best}; all {len(column.values)} are {ends}."
+
+
+def _split(column: Column) -> tuple[list[str], list[str]]:
+    """Return the best row with those that cannot be told from it, and the others."""
+    group = [label for label in column.ranked if label == column.best or label in column.tied]
+    return group, [label for label in column.ranked if label not in group]
+
+
+def _names(column: Column, labels: Sequence[str]) -> str:
+    return names_told([column.name(label) for label in labels])
 
 
 def _not_ranked(control: Column) -> str:
@@ -98,16 +160,17 @@ def _extremes(gap: Column) -> Iterator[str]:
             "apart."
         )
         return
-    group = [label for label in gap.ranked if label == gap.best or label in gap.tied]
-    others = [label for label in gap.ranked if label not in group]
-    names, value = names_told([gap.name(label) for label in group]), _values(gap, group)
+    group, others = _split(gap)
+    if not others:
+        yield _none_apart(gap, f"{gap.statistic} gap", "smallest")
+        return
+    names, value = _names(gap, group), _values(gap, group)
     if len(group) == 1:
         yield f"{names} has the smallest {gap.statistic} gap, {value}."
     else:
         yield f"{names} are one group with the smallest {gap.statistic} gaps, {value}."
     lose = "loses" if len(others) == 1 else "lose"
-    names = names_told([gap.name(label) for label in others])
-    yield f"{names} {lose} more than {gap.name(gap.best)}, {_values(gap, others)}."
+    yield f"{_names(gap, others)} {lose} more than {gap.name(gap.best)}, {_values(gap, others)}."
 
 
 def _values(column: Column, labels: Sequence[str]) -> str:

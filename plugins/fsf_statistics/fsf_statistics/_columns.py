@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from fsf_statistics.robustness import effective_robustness
 from fsframework.api.headlines import head_of, measures_of_table
-from fsframework.errors import DataError
+from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Statistic
 from fsframework.statistics.comparison import (
     MeasureComparison,
@@ -21,7 +22,10 @@ from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult, comparable
 from fsframework.values import Estimate, label_in_arms
 
-__all__ = ["Column", "columns_of", "main_of"]
+__all__ = ["FEWEST_ORDERED", "Column", "columns_of", "main_of", "robustness_of"]
+
+FEWEST_ORDERED = 6
+"""Through fewer methods a line says little, and tables have no effective robustness."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +101,13 @@ class Column:
 
 def main_of(columns: Sequence[Column]) -> Column:
     """Return the column of what was asked for: the gap, or the value in the only arm."""
-    return next(column for column in reversed(columns) if not column.measure.relative)
+    own = (c for c in reversed(columns) if c.measure.arms and not c.measure.relative)
+    return next(own)
+
+
+def robustness_of(columns: Sequence[Column]) -> Column | None:
+    """Return the column of effective robustness, if there is one."""
+    return next((c for c in columns if not c.measure.arms), None)
 
 
 def columns_of(
@@ -128,8 +138,6 @@ def columns_of(
         if measure.relative:
             missing = _without_drop(found, measure)
         kept = {label: one for label, one in by_label.items() if label not in missing}
-        if not kept:
-            continue
         try:
             one = _column(kept, measure, statistic, how)
         except DataError as error:
@@ -139,12 +147,34 @@ def columns_of(
         main = statistics[list(statistics)[-1]].label or list(statistics)[-1]
         head = head_of(_label(first, measure, statistic), main)
         found.append(replace(one, label=head, called=called, missing=missing))
-    alike = all(c.is_one_group for c in found if first.contrast and _is_control(c, first))
-    return [replace(c, ranks=alike or not c.measure.is_gap) for c in found], left_out
+    if first.contrast is not None:
+        control = first.contrast.arms[:1]
+        alike = all(c.is_one_group for c in found if c.measure.arms == control)
+        found = [replace(c, ranks=alike or not c.measure.is_gap) for c in found]
+        found += _robustness(by_label, statistics[list(statistics)[-1]], how, called)
+    return found, left_out
 
 
-def _is_control(column: Column, first: MethodResult) -> bool:
-    return first.contrast is not None and column.measure.arms == (first.contrast.control,)
+def _robustness(
+    results: Mapping[str, MethodResult],
+    statistic: Statistic,
+    how: ComparisonOptions,
+    called: Mapping[str, str],
+) -> Iterator[Column]:
+    """Yield the effective robustness of rows, if enough of them lie on a line."""
+    if len(results) < FEWEST_ORDERED:
+        return
+    try:
+        found = effective_robustness(results, statistic, level=how.choice.level)
+    except (DataError, OptionError):
+        return
+    if len(found.values) >= FEWEST_ORDERED:
+        compared, missing = found.compared, found.left_out
+        name = "effective robustness"
+        yield Column(
+            "robustness", name, compared.measure, True, found.values, compared, called,
+            missing=missing,
+        )  # fmt: skip
 
 
 def _without_drop(found: Sequence[Column], measure: Measure) -> dict[str, str]:
@@ -168,9 +198,11 @@ def _column(
     how: ComparisonOptions,
 ) -> Column:
     """Return a measure of rows, with its name as label."""
+    better = statistic.higher_is_better and not measure.is_gap
+    name = statistic.label or measure.statistic
+    if not results:
+        return Column(measure.name, name, measure, better, {})
     labels, values = list(results), values_of(list(results.values()), measure, statistic)
     compared = compare_methods(labels, values, how) if len(labels) > 1 else None
     own = estimates_of_methods(labels, values, how) if compared is None else compared.values
-    better = statistic.higher_is_better and not measure.is_gap
-    name = statistic.label or measure.statistic
     return Column(measure.name, name, measure, better, own, compared)

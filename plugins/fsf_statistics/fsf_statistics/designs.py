@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from scipy import sparse
 
 from fsf_statistics.breakdowns import described_images, tied_words
-from fsf_statistics.joint import Rows, groups_of_words
+from fsf_statistics.joint import LEAST_APART, Effects, Rows, groups_of_words
 from fsframework.values import ArmOutcomes, BoolArray, FloatArray, ImagePool, IntArray
 
 __all__ = [
@@ -18,12 +19,16 @@ __all__ = [
     "ClassWords",
     "answers_by_class",
     "distinct",
+    "drawn_away",
     "rows_of_present",
     "rows_of_tied",
 ]
 
 _FEWEST_IMAGES = 3
 """Images of a class with a word, and without it, that its effect is estimated from."""
+
+_LEAST_LEVEL = 0.005
+"""Share of its variation that the mean effect of tied words needs to be estimated."""
 
 _HELD = 5.0
 """Answers at the mean that an image's own difficulty is estimated with."""
@@ -37,16 +42,15 @@ class ClassAnswers:
     """The answers to the queries of one class, in several arms.
 
     Args:
-        arm: int ``(n,)``; ``task`` int ``(n,)``, numbered over all arms.
+        label: the class; ``task`` int ``(n,)``, numbered over all arms.
         image: int ``(n,)``, which was asked; ``shown`` the one whose words describe it.
-        answered: int ``(n,)``, the class that was answered; ``label`` the class itself.
+        answered: int ``(n,)``, the class that was answered.
         tied: int ``(n,)``, the word tied to the class, -1 for none.
         support: int ``(n, n_shot)``, the support of the class.
         rivals: int ``(n, way - 1)``, the other classes of the task, and ``lures`` their tied words.
     """
 
     label: int
-    arm: IntArray
     task: IntArray
     image: IntArray
     shown: IntArray
@@ -78,7 +82,6 @@ def answers_by_class(
             rest = (way[:, None] + np.arange(1, n_way)) % n_way
             parts.append(
                 (
-                    np.full(len(task) * n_query, number),
                     np.repeat(task + start[number], n_query),
                     tasks.query[task, way].ravel(),
                     shown[arm][task, way].ravel(),
@@ -99,33 +102,38 @@ class ClassWords:
     """The words of a class, those that cannot be told apart as one.
 
     Args:
-        group: int ``(n_words,)``, of each word, -1 where too few images have or lack it.
-        having: bool ``(n, k)``, the groups that the image of each answer has.
-        order: int ``(n_words,)``, the words, the commonest in the class first.
-        vocabulary: the words.
+        vocabulary: the words; ``group`` int ``(n_words,)``, of each word, -1 where too few images
+            have or lack it.
+        has: bool ``(n_images, n_words)``, the words of each image.
+        place: int ``(n,)``, the image of each answer.
     """
 
-    group: IntArray
-    having: BoolArray
-    order: IntArray
     vocabulary: tuple[str, ...]
+    group: IntArray
+    has: BoolArray
+    place: IntArray
 
     @classmethod
     def of(cls, shown: IntArray, pool: ImagePool) -> Self:
-        """Return the words of some images of one class."""
+        """Return the words of the images that describe some answers of one class."""
         assert pool.attributes is not None
         images, place = np.unique(shown, return_inverse=True)
         has = pool.attributes.rows(images)
-        group = groups_of_words(has, _FEWEST_IMAGES)
-        having = np.zeros((len(images), int(group.max(initial=-1)) + 1), bool)
-        image, word = np.nonzero(has[:, group >= 0])
-        having[image, group[group >= 0][word]] = True
-        order = np.argsort(-has.sum(axis=0), kind="stable")
-        return cls(group, having[place], order, pool.attributes.words)
+        return cls(pool.attributes.words, groups_of_words(has, _FEWEST_IMAGES), has, place)
+
+    @cached_property
+    def having(self) -> BoolArray:
+        """Bool ``(n, k)``: the groups that the image of each answer has."""
+        found = np.zeros((len(self.has), int(self.group.max(initial=-1)) + 1), bool)
+        image, word = np.nonzero(self.has)
+        grouped = self.group[word] >= 0
+        found[image[grouped], self.group[word[grouped]]] = True
+        return found[self.place]
 
     def names(self, words: IntArray) -> tuple[str, ...]:
         """Return the names of some words, the commonest first."""
-        return tuple(self.vocabulary[word] for word in self.order if word in words)
+        commonest = words[np.argsort(-self.has[:, words].sum(axis=0), kind="stable")]
+        return tuple(self.vocabulary[word] for word in commonest)
 
 
 def distinct(group: IntArray, member: IntArray, n_groups: int) -> IntArray:
@@ -144,6 +152,7 @@ def rows_of_present(answers: ClassAnswers, words: ClassWords) -> Rows:
     return Rows(
         value,
         sparse.csr_array(words.having.astype(np.float64)),
+        LEAST_APART,
         sparse.csr_array((n, 0)),
         np.empty(0),
         0,
@@ -166,33 +175,49 @@ def rows_of_tied(answers: ClassAnswers, words: ClassWords, own: IntArray) -> Row
         own: int ``(n,)``, the number of the effect of the tied word, -1 for none.
     """
     n, n_rivals = answers.rivals.shape
-    having, k = words.having, words.having.shape[1]
-    lure = np.where(answers.lures >= 0, words.group[answers.lures], -1)
-    drawn = (lure >= 0) & having[np.arange(n)[:, None], lure]
+    k = words.having.shape[1]
+    drawn = (answers.lures >= 0) & words.has[words.place[:, None], answers.lures]
+    group = words.group[answers.lures]
+    lure = np.where(drawn, np.where(group >= 0, group, k), -1)  # rare words are one
     each = np.repeat(np.arange(n), n_rivals)
     size, row = n * n_rivals, np.arange(n * n_rivals)
-    pull = _columns(row, np.where(drawn, lure, -1).ravel(), k)
+    pull = _columns(row, lure.ravel(), k + 1)
     answer = sparse.csr_array((np.ones(size), (each, row)), shape=(n, size))
     third = ((answer @ pull)[each] - pull) / n_rivals
     _, rival = np.unique(answers.rivals, return_inverse=True)
     rivals = _columns(row, rival.ravel(), int(rival.max()) + 1)
-    present = sparse.csr_array(having.astype(np.float64))[each] / n_rivals
+    present = sparse.csr_array(words.having.astype(np.float64))[each] / n_rivals
     level = sparse.csr_array(np.ones((size, 1)))
-    nuisance = sparse.csr_array(sparse.hstack([third, level, present, pull, rivals]))
+    nuisance = sparse.csr_array(sparse.hstack([third, pull, level, present, rivals]))
     penalty = np.zeros(nuisance.shape[1])
     penalty[-rivals.shape[1] :] = _RIVAL
     effects = _columns(row, own[each], int(own.max()) + 1) / n_rivals
     return Rows(
         (answers.answered[:, None] == answers.rivals).astype(np.float64).ravel(),
         effects,
+        _LEAST_LEVEL,
         nuisance,
         penalty,
-        k,
+        k + 1,
         _numbered(answers.image)[each],
         _HELD * n_rivals,
         _numbered(answers.task)[each],
         each,
     )
+
+
+def drawn_away(rows: Rows, found: Effects) -> float:
+    """Return how much more often a query is answered as a class that is tied to a word of it.
+
+    Args:
+        rows: those of "the word is tied"; ``found`` what they tell.
+
+    Returns:
+        The mean over such queries; NaN if there are none.
+    """
+    pull = slice(rows.doubtful, 2 * rows.doubtful)
+    counts = rows.nuisance[:, pull].sum(axis=0)
+    return float(counts @ found.others[pull] / counts.sum()) if counts.any() else float("nan")
 
 
 def _columns(row: IntArray, column: IntArray, n_columns: int) -> sparse.csr_array:

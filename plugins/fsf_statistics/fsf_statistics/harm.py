@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from scipy import special
 
 import fsframework as fsf
 from fsf_statistics.breakdowns import (
@@ -25,6 +26,7 @@ from fsf_statistics.designs import (
     ClassWords,
     answers_by_class,
     distinct,
+    drawn_away,
     rows_of_present,
     rows_of_tied,
 )
@@ -56,6 +58,9 @@ LEAST_HARM = 0.04
 
 MOST_WRONG = 0.1
 """Expected share of pairs without harm among those reported."""
+
+_FEWEST_CLASSES = 3
+"""Classes that the mean of what other classes draw to themselves needs."""
 
 _FEWEST_TASKS, _FEWEST_OTHERS = 2, 10
 """Tasks of a class with a tied word, and without it, that the pair needs to be looked at."""
@@ -137,12 +142,16 @@ class HarmfulPairs:
         tested: every pair that was looked at, reported ones first, the most harmful first.
         questions: that were asked.
         p_any: for each question, the p of "no word hurts any class".
+        drawn_away: by arm with tied words: how much more often a query is answered as another class
+            if it has the word that class is tied to; the mean over classes. This is not part of
+            what tied words cost their own class.
         notes: what a reader must know, a sentence each.
     """
 
     tested: tuple[PairRow, ...]
     questions: tuple[Question, ...] = QUESTIONS
     p_any: Mapping[Question, float] = field(default_factory=dict)
+    drawn_away: Mapping[str, Estimate] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -186,6 +195,7 @@ class HarmfulPairs:
         return {
             "questions": list(self.questions),
             "p_any": dict(self.p_any),
+            "drawn_away": {arm: one.to_json() for arm, one in self.drawn_away.items()},
             "rows": [row.to_json() for row in self.tested],
             "notes": list(self.notes),
         }
@@ -266,13 +276,16 @@ def harmful_pairs(
     asked = QUESTIONS if question is None else (question,)
     rows: list[PairRow] = []
     p_any: dict[Question, float] = {}
+    away: dict[str, Estimate] = {}
     for one in asked:
         designs = _tied(outcomes, pool) if one == "tied" else [_present(outcomes, pool)]
         judged = [design.judged(limits) for design in designs]
         rows += [row for found, _ in judged for row in found]
         p_any[one] = min([1.0, *(len(judged) * p for _, p in judged)])
+        away |= {arm: of for design in designs for arm, of in design.drawn_away(level).items()}
     rows.sort(key=lambda row: (-row.harmful, -row.estimate.value, row.names, row.question))
-    return HarmfulPairs(tuple(rows), asked, p_any, _notes(rows, outcomes, p_any, limits))
+    notes = _notes(rows, outcomes, (p_any, away), limits)
+    return HarmfulPairs(tuple(rows), asked, p_any, away, notes)
 
 
 def _check(question: Question | None, level: float, least: float, wrong: float) -> None:
@@ -309,6 +322,7 @@ class _Class:
         name: of the class; ``words`` those of each effect, the commonest of a group first.
         found: the effects.
         accuracy: float ``(k,)``, with the word; ``counts`` int ``(k, 3)``: tasks, queries, images.
+        away: how much more often its queries are answered as a class tied to a word of theirs.
     """
 
     name: str
@@ -316,13 +330,19 @@ class _Class:
     found: Effects
     accuracy: FloatArray
     counts: IntArray
+    away: float = np.nan
 
     def only(self, kept: BoolArray) -> Self:
         """Return the effects that are kept and can be estimated."""
         kept = kept & np.isfinite(self.found.value)
         words = [words for words, one in zip(self.words, kept, strict=True) if one]
         return type(self)(
-            self.name, words, self.found.only(kept), self.accuracy[kept], self.counts[kept]
+            self.name,
+            words,
+            self.found.only(kept),
+            self.accuracy[kept],
+            self.counts[kept],
+            self.away,
         )
 
     @property
@@ -342,12 +362,28 @@ class _Design:
 
     Args:
         arms: whose tasks are named in estimates; ``closed`` whether tasks share images.
+        size: tasks and distinct images.
     """
 
     question: Question
     arms: tuple[str, ...]
     closed: bool
+    size: tuple[int, int]
     classes: Sequence[_Class]
+
+    def drawn_away(self, level: float) -> dict[str, Estimate]:
+        """Return how queries are drawn to classes tied to a word of theirs, by arm."""
+        found = np.array([one.away for one in self.classes])
+        found = found[np.isfinite(found)]
+        if len(found) < _FEWEST_CLASSES:
+            return {}
+        half = special.stdtrit(len(found) - 1, (1 + level) / 2) * found.std(ddof=1)
+        half /= np.sqrt(len(found))
+        interval = found.mean() - half, found.mean() + half
+        name = "drawn-away"
+        return {
+            arm: self._estimate(name, found.mean(), interval, self.size, level) for arm in self.arms
+        }
 
     def judged(self, limits: _Limits) -> tuple[list[PairRow], float]:
         """Return the rows, and the p of "no word hurts any class"."""
@@ -372,7 +408,7 @@ class _Design:
                 name,
                 words[0],
                 self.question,
-                self._estimate(mean[i], (low[i], high[i]), counts[i], limits.level),
+                self._estimate("harm", mean[i], (low[i], high[i]), counts[i], limits.level),
                 float(accuracy[i]),
                 float(np.clip(accuracy[i] + value[i], 0, 1)),
                 *counts[i].tolist(),
@@ -401,19 +437,25 @@ class _Design:
         return np.maximum(np.sqrt(variance), 0.5 / np.maximum(n_queries, 1)), freedom
 
     def _estimate(
-        self, mean: float, interval: tuple[float, float], counts: IntArray, level: float
+        self,
+        name: str,
+        mean: float,
+        interval: tuple[float, float],
+        size: Sequence[int],
+        level: float,
     ) -> Estimate:
+        n_tasks, n_images = int(size[0]), int(size[-1])
         return Estimate(
-            "harm",
+            name,
             float(mean),
             float(interval[0]),
             float(interval[1]),
             level,
             "closed" if self.closed else "open",
             False,
-            "pooled",
-            int(counts[0]),
-            int(counts[2]),
+            "pooled" if name == "harm" else "student-t",
+            n_tasks,
+            n_images,
             share=True,
             arms=self.arms,
             higher_is_better=False,
@@ -442,7 +484,8 @@ def _tied(outcomes: ArmOutcomes, pool: ImagePool) -> list[_Design]:
             zip(*fits, strict=True),
             key=lambda fit: sum(float(one.found.value.sum()) for one in fit),
         )
-        found.append(_Design("tied", (arm,), outcomes[arm].scope == "closed", classes))
+        size, closed = (len(tasks), tasks.n_images), outcomes[arm].scope == "closed"
+        found.append(_Design("tied", (arm,), closed, size, classes))
     return found
 
 
@@ -464,9 +507,10 @@ def _tied_of_class(answers: ClassAnswers, pool: ImagePool) -> list[_Class]:
     kept = (n_tasks >= _FEWEST_TASKS) & (n_others >= _FEWEST_OTHERS)
     names = [words.names(np.flatnonzero(key == one)) for one in keys]
     accuracy = np.bincount(own, answers.right[tied], minlength=len(keys)) / n_queries
+    rows, name = rows_of_tied(answers, words, number), pool.class_names[answers.label]
     return [
-        _Class(pool.class_names[answers.label], names, found, accuracy, counts).only(kept)
-        for found in rows_of_tied(answers, words, number).fitted()
+        _Class(name, names, found, accuracy, counts, drawn_away(rows, found)).only(kept)
+        for found in rows.fitted()
     ]
 
 
@@ -475,7 +519,8 @@ def _present(outcomes: ArmOutcomes, pool: ImagePool) -> _Design:
     arms = _uniform(outcomes) or list(outcomes)
     classes = [_present_of_class(one, pool) for one in answers_by_class(outcomes, pool, arms)]
     closed = any(outcomes[arm].scope == "closed" for arm in arms)
-    return _Design("present", tuple(arms) if len(arms) == 1 else (), closed, classes)
+    size = sum(len(outcomes[arm]) for arm in arms), len(pool)
+    return _Design("present", tuple(arms) if len(arms) == 1 else (), closed, size, classes)
 
 
 def _present_of_class(answers: ClassAnswers, pool: ImagePool) -> _Class:
@@ -501,9 +546,10 @@ def _uniform(outcomes: ArmOutcomes) -> list[str]:
 def _notes(
     rows: Sequence[PairRow],
     outcomes: ArmOutcomes,
-    p_any: Mapping[Question, float],
+    found: tuple[Mapping[Question, float], Mapping[str, Estimate]],
     limits: _Limits,
 ) -> tuple[str, ...]:
+    p_any, away = found
     counted = {one: sum(row.question == one for row in rows) for one in p_any}
     how = {"tied": "tied to the class in the support", "present": "present in a query"}
     looked = " and ".join(f"{counted[one]:,} with the word {how[one]}" for one in p_any)
@@ -516,6 +562,12 @@ def _notes(
         f"p = {p:.2g}, above {limits.by_chance:.2g}"
         for one, p in p_any.items()
         if counted[one] and p > limits.by_chance
+    ]
+    notes += [
+        f"{arm} tasks: a query with a word that another class is tied to is answered as that class "
+        f"{100 * one.value:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}] points more often; "
+        "this is not part of what tied words cost their own class"
+        for arm, one in away.items()
     ]
     if counted.get("tied") == 0:
         notes.append("no class is tied to the same word in enough tasks to say what that costs")

@@ -8,10 +8,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fsf_statistics._answers import arms_of, names_told, sentences
-from fsf_statistics._columns import Column, columns_of, main_of
+from fsf_statistics._answers import arms_of, names_told, rank_agreements, sentences
+from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
-from fsf_statistics.task_sets import facts_of, tasks_called, tasks_told_apart
+from fsf_statistics.task_sets import facts_of, sets_of, tasks_called, tasks_told_apart
 from fsframework.api.headlines import (
     Headline,
     gap_told,
@@ -29,7 +29,6 @@ from fsframework.statistics.measures import DEFAULT_STATISTICS
 from fsframework.statistics.results import (
     MethodResult,
     cautions_of,
-    grouped_by_tasks,
     joined_over_seeds,
     labels_of,
 )
@@ -162,7 +161,7 @@ def headline(
 
 def _row_names(results: Sequence[MethodResult]) -> dict[str, list[str]]:
     """Return what tells results apart: names by head."""
-    groups = grouped_by_tasks(results)
+    groups = sets_of(results)
     number = {id(one): i for i, group in enumerate(groups) for one in group}
     labels = {
         id(one): label
@@ -234,7 +233,7 @@ def _headline_of(
         raise DataError("there are no results to show")
     labelled = dict(zip(_called(rows, row_names), rows, strict=True))
     label_of = {id(row.result): label for label, row in labelled.items()}
-    grouped = grouped_by_tasks([row.result for row in rows if row.result is not None])
+    grouped = sets_of([row.result for row in rows if row.result is not None])
     groups: list[list[Column]] = []
     left_out: dict[str, None] = {}
     for group in grouped:
@@ -301,12 +300,25 @@ def _assembled(
                 own, mark = column.values[label], column.mark(label)
                 one = HeadlineEntry(row.names, head, label, own, mark=mark)
             entries.append(one)
+    letters = {
+        label: letter
+        for columns in groups
+        if (ranking := robustness_of(columns)) is not None and ranking.compared is not None
+        for label, letter in ranking.compared.groups.items()
+    }
+    if letters:
+        row_names = (*row_names, "group")
+        entries = [replace(e, row=(*e.row, letters.get(e.label, ""))) for e in entries]
     table = HeadlineTable(tuple(row_names), tuple(entries))
-    terms = tuple(filter(None, dict.fromkeys(_terms(columns) for columns in groups)))
-    limits = tuple(dict.fromkeys(one for columns in groups for one in _near_guessing(columns)))
+    terms = tuple(dict.fromkeys(one for columns in groups for one in _terms(columns)))
+    limits = tuple(
+        f"On {place}: {one}" if place else one
+        for columns, place in zip(groups, places, strict=True)
+        for one in _near_guessing(columns)
+    )
     return ComparedHeadline(
         tuple(sentences(groups, places)),
-        tuple(_notes(rows, groups, (*terms, *limits))),
+        tuple(_notes(rows, groups, (*terms, *limits, *rank_agreements(groups, places)))),
         table,
         tuple(map(tuple, groups)),
         terms,
@@ -320,7 +332,7 @@ def _notes(
     """Yield what is needed to read the table, each sentence once."""
     estimates = [e for columns in groups for column in columns for e in column.values.values()]
     if estimates:
-        yield reading_told(estimates)
+        yield reading_told([one for one in estimates if one.arms])
     if any(column.compared for columns in groups for column in columns):
         where = " on equal tasks" if len(groups) > 1 else ""
         yield (
@@ -346,21 +358,37 @@ def _shared_first(said: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 
 def _order(columns: Sequence[Column]) -> list[str]:
-    """Return the rows by gap, or by the value in the control arm where gaps do not rank them."""
-    main = main_of(columns)
+    """Return the rows by effective robustness, else by gap, or by the control arm's value."""
+    main, robustness = main_of(columns), robustness_of(columns)
+    if robustness is not None:
+        return [
+            *robustness.ranked,
+            *(one for one in columns[0].ranked if one in robustness.missing),
+        ]
     return (main if main.ranks else columns[0]).ranked
 
 
-def _terms(columns: Sequence[Column]) -> str:
-    """Return what a gap subtracts from what."""
+def _terms(columns: Sequence[Column]) -> Iterator[str]:
+    """Yield what a gap, a drop and effective robustness are made of."""
     main = main_of(columns) if columns else None
     if main is None or not main.measure.is_gap:
-        return ""
-    return gap_told({c.label: next(iter(c.values.values())) for c in arms_of(main, columns)})
+        return
+    arms = {c.label: next(iter(c.values.values())) for c in arms_of(main, columns)}
+    yield gap_told(arms)
+    if robustness_of(columns) is not None:
+        control, tested = arms
+        yield (
+            f"robustness = {tested} beyond what {control} predicts, by a line through the logits "
+            "of all methods on equal tasks; larger is better. Methods that share a letter cannot "
+            "be told apart."
+        )
 
 
 def _near_guessing(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield which values are near guessing."""
+    """Yield which values are near guessing, and which rows have no effective robustness."""
+    if (robustness := robustness_of(columns)) is not None:
+        called = {robustness.name(one): [why] for one, why in robustness.missing.items()}
+        yield from (f"No robustness of {one}." for one in footnotes(called))
     for column in columns:
         if near := column.near_guessing:
             names = names_told([column.name(label) for label in near])

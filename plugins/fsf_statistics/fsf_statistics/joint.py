@@ -10,16 +10,17 @@ from scipy import sparse
 
 from fsframework.values import BoolArray, FloatArray, IntArray
 
-__all__ = ["Effects", "Rows", "groups_of_words"]
+__all__ = ["LEAST_APART", "Effects", "Rows", "groups_of_words"]
 
-_LEAST_INFORMATION = 0.1
-"""Share of its own variation that a direction of the words needs to be estimated: two words that
-are correlated by more than 0.9 cannot be told apart."""
+LEAST_APART = 0.1
+"""Share of its variation that a direction of the words needs to be estimated: two words that are
+correlated by more than 0.9 cannot be told apart."""
 
 _ALIKE = 0.3
 """Two words whose estimates share this much are one group."""
 
 _MOST_LEVERAGE = 0.9
+_LEAST_RIDGE = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,17 +31,23 @@ class Effects:
         value: NaN where it cannot be estimated.
         variance: robust; ``freedom`` its degrees of freedom.
         reach: variance of the estimate, in units of the variance of one unit's values.
+        others: float ``(m,)``, what the other columns cost.
     """
 
     value: FloatArray
     variance: FloatArray
     freedom: FloatArray
     reach: FloatArray
+    others: FloatArray
 
     def only(self, kept: BoolArray) -> Self:
         """Return some of the effects."""
         return type(self)(
-            self.value[kept], self.variance[kept], self.freedom[kept], self.reach[kept]
+            self.value[kept],
+            self.variance[kept],
+            self.freedom[kept],
+            self.reach[kept],
+            self.others,
         )
 
 
@@ -51,6 +58,7 @@ class Rows:
     Args:
         value: float ``(n,)``.
         effects: sparse ``(n, k)``, the columns of the effects that are asked for.
+        least: share of its variation that a direction of the effects needs to be estimated.
         nuisance: sparse ``(n, m)``, the others; ``penalty`` float ``(m,)`` on their squares.
         doubtful: the first of the others, which a fit may leave out.
         level: int ``(n,)``, the group of rows whose common level is removed.
@@ -61,6 +69,7 @@ class Rows:
 
     value: FloatArray
     effects: sparse.csr_array
+    least: float
     nuisance: sparse.csr_array
     penalty: FloatArray
     doubtful: int
@@ -124,11 +133,12 @@ class _System:
         gram, right, sums = self.gram, self.right, self.sums
         m = rows.nuisance.shape[1]
         solved = np.zeros((m, m))
-        solved[left_out:, left_out:] = np.linalg.pinv(
-            gram[left_out:m, left_out:m], rcond=1e-9, hermitian=True
-        )
+        inner = gram[left_out:m, left_out:m]
+        # Columns that say the same share what they explain.
+        shared = _LEAST_RIDGE * np.diag(inner).max(initial=1.0)
+        solved[left_out:, left_out:] = np.linalg.inv(inner + shared * np.eye(len(inner)))
         cross = solved @ gram[:m, m:]
-        inverse, known = _inverse(gram[m:, m:] - gram[m:, :m] @ cross)
+        inverse, known = _inverse(gram[m:, m:] - gram[m:, :m] @ cross, rows.least)
         effects = inverse @ (right[m:] - cross.T @ right[:m])
         others = solved @ right[:m] - cross @ effects
         rest = rows.value - columns @ np.concatenate([others, effects])
@@ -155,6 +165,7 @@ class _System:
             np.maximum(own, own + shared[0] - shared[1]),
             np.maximum(reach.sum(axis=0) ** 2 / spread, 1.0),
             reach.sum(axis=0),
+            others,
         )
 
 
@@ -164,23 +175,23 @@ def _indicator(group: IntArray) -> sparse.csr_array:
     return sparse.csr_array((np.ones(len(group)), (group, np.arange(len(group)))), shape=size)
 
 
-def _inverse(gram: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _inverse(gram: FloatArray, least: float) -> tuple[FloatArray, FloatArray]:
     """Return the inverse without the directions that say too little, and what is known of each.
 
     Returns:
         ``(k, k)``, and the share of each effect that lies in the directions that are left,
         ``(k,)``: 1 where it stands on its own, 0 where nothing is known.
     """
-    kept, inverse = _known(gram)
+    kept, inverse = _known(gram, least)
     return inverse, np.diag(kept)
 
 
-def _known(gram: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _known(gram: FloatArray, least: float) -> tuple[FloatArray, FloatArray]:
     scale = np.sqrt(np.maximum(np.diag(gram), 0))
     safe = np.where(scale > 1e-6, scale, 1.0)
     inner = np.where(scale > 1e-6, 1.0, 0.0)
     roots, axes = np.linalg.eigh(gram / safe / safe[:, None] * inner * inner[:, None])
-    axes, roots = axes[:, roots > _LEAST_INFORMATION], roots[roots > _LEAST_INFORMATION]
+    axes, roots = axes[:, roots > least], roots[roots > least]
     return axes @ axes.T, (axes / roots) @ axes.T / safe / safe[:, None]
 
 
@@ -202,7 +213,7 @@ def groups_of_words(has: BoolArray, fewest: int) -> IntArray:
         count = having.sum(axis=0)
         usable = np.flatnonzero((count >= fewest) & (len(has) - count >= fewest))
         inside = having[:, usable] - having[:, usable].mean(axis=0)
-        kept, _ = _known(inside.T @ inside)
+        kept, _ = _known(inside.T @ inside, LEAST_APART)
         size = np.sqrt(np.maximum(np.diag(kept), 1e-9))
         linked = np.triu(kept / size / size[:, None] > _ALIKE, 1)
         if not linked.any():

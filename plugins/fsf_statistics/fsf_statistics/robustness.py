@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
+import numpy.typing as npt
+from scipy import special
 
 from fsframework.api.results import Comparable, results_of, statistics_of
 from fsframework.api.session import open_session
@@ -34,7 +35,6 @@ from fsframework.values import Estimate, FloatArray, html_table, text_table
 __all__ = [
     "EDGE",
     "FEWEST_ON_LINE",
-    "NEAR_CHANCE",
     "EffectiveRobustness",
     "effective_robustness",
 ]
@@ -45,11 +45,13 @@ FEWEST_ON_LINE = 3
 EDGE = 0.02
 """A value this close to 0 or 1 is at its floor or ceiling."""
 
-NEAR_CHANCE = 0.1
-"""A model is near chance whose control accuracy is less than this share of the way to 100 %."""
+_EQUAL = 1e-9
+"""Control accuracies that differ by less are equal."""
 
 _LEAST_P = 1e-12
 """No p is reported below it."""
+
+_UNLIKELY = 0.05
 
 _FEW = 6
 """With fewer models, each has much influence on the line."""
@@ -161,7 +163,8 @@ def effective_robustness(
     and ``spans`` shows how much a single one matters.
 
     Not on the line are models with a value within ``EDGE`` of 0 or 1, where the logit says
-    nothing, and those near chance (``NEAR_CHANCE``), whose accuracies tell nothing of words.
+    nothing, and those near guessing in the control arm (``Estimate.near_guessing``), by Acc or by
+    the statistic: they have nothing to lose.
 
     Args:
         runs: as ``fsframework.compare`` takes them; runs that differ only in their training seed
@@ -215,18 +218,17 @@ def effective_robustness(
     control, tested = (estimates_of_methods(labels, one, how) for one in of_arms)
     [acc] = statistics_of(session.registry, "acc").values()
     accuracy = values_of(results, Measure("acc", (contrast.control,)), acc)
-    chance = 1 / results[0].outcomes[contrast.control].n_way
-    known = dict(zip(labels, accuracy.means[0].mean(axis=0).tolist(), strict=True))
+    known = estimates_of_methods(labels, accuracy, how)
     left_out = {}
     for label in labels:
-        values = control[label].value, tested[label].value
-        if why := _why_not(*values, (known[label] - chance) / (1 - chance)):
+        guesses = control[label].near_guessing or known[label].near_guessing
+        if why := _why_not(control[label].value, tested[label].value, guesses=guesses):
             left_out[label] = why
     kept = [place for place, label in enumerate(labels) if label not in left_out]
     if len(kept) < FEWEST_ON_LINE:
         raise DataError(_too_few(len(kept), left_out))
     cells = [
-        _CellsOfModel(label, *(one.parts[0][:, columns].T for one in of_arms))
+        CellsOfModel(label, *(one.parts[0][:, columns].T for one in of_arms))
         for label, columns in _columns(results)
         if label not in left_out
     ]
@@ -241,10 +243,10 @@ def _too_few(number: int, left_out: Mapping[str, str]) -> str:
     )
 
 
-def _why_not(control: float, tested: float, known: float) -> str:
+def _why_not(control: float, tested: float, *, guesses: bool) -> str:
     """Return why a model is not on the line, or an empty text."""
-    if known < NEAR_CHANCE:
-        return f"it is near chance, with {100 * known:.0f} % of the way to 100 % in the control arm"
+    if guesses:
+        return "it is near guessing in the control arm"
     for value, arm in ((control, "control"), (tested, "tested")):
         if min(value, 1 - value) < EDGE:
             end = "floor" if value < EDGE else "ceiling"
@@ -260,7 +262,7 @@ def _columns(results: Sequence[MethodResult]) -> Iterator[tuple[str, slice]]:
 
 
 @dataclass(frozen=True, eq=False)
-class _CellsOfModel:
+class CellsOfModel:
     """Values ``(seeds, tasks)`` of a model in both arms."""
 
     label: str
@@ -284,7 +286,7 @@ class Line:
     tested: FloatArray
 
     def __post_init__(self) -> None:
-        if np.ptp(self.control) < 1e-9:
+        if np.ptp(self.control) < _EQUAL:
             raise DataError(
                 "all models have the same control accuracy, so there is no line: compare their "
                 "accuracies in the tested arm"
@@ -337,7 +339,7 @@ class Line:
 
 
 def _found(
-    cells: Sequence[_CellsOfModel],
+    cells: Sequence[CellsOfModel],
     about: tuple[TaskValues, Mapping[str, Estimate], Mapping[str, Estimate]],
     left_out: Mapping[str, str],
     how: ComparisonOptions,
@@ -353,8 +355,7 @@ def _found(
     order = np.argsort(-line.residuals, kind="stable")
     own = {labels[place]: estimates[place] for place in order}
     pairs = _pairs(labels, chosen, (measured[len(labels) :], own), estimates[len(labels) :])
-    seeds = [len(one.control) for one in cells]
-    notes = tuple(_notes(line, own, seeds))
+    notes = tuple(_notes(line, own, cells))
     compared = MeasureComparison(
         Measure("effective-robustness"),
         gap.task_set,
@@ -365,7 +366,8 @@ def _found(
         notes,
     )
     predicted = line.at(line.control)
-    spans = _spans(line)
+    spread = np.vstack([line.residuals, _without_each(line)])
+    spans = zip(np.nanmin(spread, axis=0).tolist(), np.nanmax(spread, axis=0).tolist(), strict=True)
     return EffectiveRobustness(
         compared,
         control,
@@ -382,16 +384,16 @@ def _found(
 def contrasts_of(
     line: Line,
     contrasts: FloatArray,
-    cells: Sequence[_CellsOfModel],
+    cells: Sequence[CellsOfModel],
     *,
     paired: bool,
     level: float,
 ) -> list[Difference]:
     """Return weighted sums of the residuals with their intervals, by the delta method.
 
-    The intervals are those of ``fsframework.statistics.crossed`` for the sum of all cells, each
-    weighted with the derivative by its mean; here for many contrasts at once, from the covariances
-    of the models.
+    The variance is that of the sum of all cells, each weighted with the derivative by its mean. As
+    in ``fsframework.statistics.crossed``, its parts are the tasks, without the rest, and the seeds;
+    here those of the compared models and those of the others are kept apart.
 
     Args:
         line: through the means of the cells.
@@ -402,7 +404,8 @@ def contrasts_of(
     """
     values = contrasts @ line.residuals
     weights = np.stack([contrasts @ gradient for gradient in line.gradients()])
-    parts = [_over_tasks(weights, cells, paired=paired), *_over_seeds(weights, cells)]
+    parts = [_over_tasks(weights, cells, paired=paired)]
+    parts += _over_seeds(weights, cells, contrasts != 0)
     n_seeds = [len(one.control) for one in cells]
     estimator = "student-t" if paired else "welch-t"
     if max(n_seeds) > 1:
@@ -422,7 +425,7 @@ _Part = tuple[FloatArray, FloatArray]
 """Variances of the contrasts that are of one source, and their degrees of freedom."""
 
 
-def _over_tasks(weights: FloatArray, cells: Sequence[_CellsOfModel], *, paired: bool) -> _Part:
+def _over_tasks(weights: FloatArray, cells: Sequence[CellsOfModel], *, paired: bool) -> _Part:
     """Return the variance over tasks, without that of the rest.
 
     Args:
@@ -465,21 +468,31 @@ def _rest(values: FloatArray) -> FloatArray:
     return np.asarray(values - means[0] - means[1] + values.mean())
 
 
-def _over_seeds(weights: FloatArray, cells: Sequence[_CellsOfModel]) -> list[_Part]:
-    """Return the variances over seeds: one part if all models have as many, else one a number."""
-    parts: dict[int, list[tuple[FloatArray, float]]] = {}
-    for w, u, one in zip(*weights.transpose(0, 2, 1), cells, strict=True):
+def _over_seeds(
+    weights: FloatArray, cells: Sequence[CellsOfModel], compared: npt.NDArray[np.bool_]
+) -> list[_Part]:
+    """Return the variances over seeds: of the models that a contrast compares, and of the others.
+
+    The others enter through the line. They are many and small: added to the first, they would
+    raise Welch's degrees of freedom where the few seeds of the first lie close by chance.
+
+    Args:
+        weights: of control and tested means of each model, ``(2, contrasts, models)``.
+        cells: of the models.
+        compared: the models whose residuals a contrast has, ``(contrasts, models)``.
+    """
+    own: dict[int, list[tuple[FloatArray, float]]] = {}
+    others: list[tuple[FloatArray, float]] = []
+    for w, u, one, first in zip(*weights.transpose(0, 2, 1), cells, compared.T, strict=True):
         n = len(one.control)
         if n > 1:
             sums = np.outer(one.control.mean(axis=1), w) + np.outer(one.tested.mean(axis=1), u)
-            parts.setdefault(n, []).append((sums.var(axis=0, ddof=1) / n, n - 1.0))
-    if len(parts) == 1:
-        [own] = parts.values()
-        return [_welch(own)]
-    return [
-        (np.sum([variance for variance, _ in own], axis=0), np.full(weights.shape[1], n - 1.0))
-        for n, own in parts.items()
-    ]
+            variance = sums.var(axis=0, ddof=1) / n
+            own.setdefault(n, []).append((np.where(first, variance, 0.0), n - 1.0))
+            others.append((np.where(first, 0.0, variance), n - 1.0))
+    if not others:
+        return []
+    return [_welch(others), *(_welch(parts) for parts in own.values())]
 
 
 def _welch(parts: Sequence[tuple[FloatArray, float]]) -> _Part:
@@ -560,19 +573,20 @@ def _pairs(
     return tuple(made)
 
 
-def _spans(line: Line) -> list[tuple[float, float]]:
-    """Return the lowest and highest residual of each model if any one model is left out."""
-    found = [line.residuals]
-    for place in range(len(line.control)):
-        kept = np.arange(len(line.control)) != place
-        if np.ptp(line.control[kept]) > 1e-9:
-            without = Line(line.control[kept], line.tested[kept])
-            found.append(line.tested - without.at(line.control))
-    every = np.array(found)
-    return list(zip(every.min(axis=0).tolist(), every.max(axis=0).tolist(), strict=True))
+def _without_each(line: Line) -> FloatArray:
+    """Return the residuals ``(models, models)`` without each model in the line, NaN if none."""
+    n = len(line.control)
+    found = np.full((n, n), np.nan)
+    for place in range(n):
+        kept = np.arange(n) != place
+        if np.ptp(line.control[kept]) > _EQUAL:
+            found[place] = line.tested - Line(line.control[kept], line.tested[kept]).at(
+                line.control
+            )
+    return found
 
 
-def _notes(line: Line, own: Mapping[str, Estimate], seeds: Sequence[int]) -> Iterator[str]:
+def _notes(line: Line, own: Mapping[str, Estimate], cells: Sequence[CellsOfModel]) -> Iterator[str]:
     n = len(own)
     if n < _FEW:
         yield (
@@ -581,20 +595,50 @@ def _notes(line: Line, own: Mapping[str, Estimate], seeds: Sequence[int]) -> Ite
             "another is better"
         )
     else:
-        x, y = special.logit(line.control), special.logit(line.tested)
-        centred = x - x.mean()
-        fitted = np.column_stack([np.ones(n), centred, centred**2])
-        if np.linalg.matrix_rank(fitted) == fitted.shape[1]:
-            coefficients, *_ = np.linalg.lstsq(fitted, y, rcond=None)
-            error = y - fitted @ coefficients
-            spread = np.sqrt(error @ error / (n - 3) * np.linalg.inv(fitted.T @ fitted)[2, 2])
-            if spread > 0 and 2 * stats.t.sf(abs(coefficients[2]) / spread, n - 3) < 0.05:
-                yield (
-                    "the models lie on a curve rather than on a line: compare only models of "
-                    "similar control accuracy"
-                )
+        yield from _far_from_the_others(line, own, cells)
+        if _is_curved(line, np.array([own[one.label].half_width for one in cells])):
+            yield (
+                "the models lie on a curve rather than on a line: compare only models of similar "
+                "control accuracy"
+            )
+    seeds = [len(one.control) for one in cells]
     if min(seeds) == 1 < max(seeds):
         yield "models with one seed are judged by these weights only, and not trained again"
+
+
+def _far_from_the_others(
+    line: Line, own: Mapping[str, Estimate], cells: Sequence[CellsOfModel]
+) -> Iterator[str]:
+    """Yield a note on the model that moves the values of others most, beyond their intervals."""
+    moved = np.abs(_without_each(line) - line.residuals)
+    np.fill_diagonal(moved, np.nan)
+    if np.isnan(moved).all():
+        return
+    place, other = np.unravel_index(np.nanargmax(moved), moved.shape)
+    half = own[cells[other].label].half_width
+    if moved[place, other] > half:
+        yield (
+            f"one model, {cells[place].label!r}, moves the line: without it the values of others "
+            f"change by up to {100 * moved[place, other]:.1f} points, more than their intervals say"
+        )
+
+
+def _is_curved(line: Line, half_widths: FloatArray) -> bool:
+    """Return whether a parabola fits the logits better, with p below 0.05, and that matters.
+
+    It matters where it is further from the line than the half-width of a model's interval.
+    """
+    x, y = special.logit(line.control), special.logit(line.tested)
+    centred, n = x - x.mean(), len(x)
+    terms = np.column_stack([np.ones(n), centred, centred**2])
+    if np.linalg.matrix_rank(terms) < terms.shape[1]:
+        return False
+    coefficients, *_ = np.linalg.lstsq(terms, y, rcond=None)
+    fitted = terms @ coefficients
+    variance = (y - fitted) @ (y - fitted) / (n - 3) * np.linalg.inv(terms.T @ terms)[2, 2]
+    p = 2 * special.stdtr(n - 3, -abs(coefficients[2]) / np.sqrt(max(variance, 1e-300)))
+    apart = np.abs(special.expit(fitted) - line.at(line.control)) > half_widths
+    return bool(p < _UNLIKELY and apart.any())
 
 
 def _split(own: str) -> list[str]:

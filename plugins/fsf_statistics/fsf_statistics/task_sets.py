@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fsframework.statistics.results import MethodResult
+from fsframework.statistics.results import MethodResult, grouped_by_tasks
 
-__all__ = ["facts_of", "options_of_tasks", "tasks_called", "tasks_told_apart"]
+__all__ = ["facts_of", "options_of_tasks", "sets_of", "tasks_called", "tasks_told_apart"]
 
 _ALWAYS = ("data", "tasks")
 _RESERVED = (*_ALWAYS, "count", "method", "seeds", "set")
@@ -38,6 +38,37 @@ def facts_of(result: MethodResult) -> dict[str, str]:
         return found
     components = {role: (one.called, one.options) for role, one in record.components.items()}
     return found | options_of_tasks(components, record.settings)
+
+
+def sets_of(results: Sequence[MethodResult]) -> list[list[MethodResult]]:
+    """Group results of equal tasks, in the order in which the tasks first appear.
+
+    Where a method has been trained on several variants of the data, each variant is a set: with
+    ``strength=0.2`` and ``strength=0.8`` in training, tested on equal tasks, there are two.
+    """
+    found: list[list[MethodResult]] = []
+    for group in grouped_by_tasks(results):
+        by_label: dict[str, list[dict[str, str]]] = {}
+        for one in group:
+            by_label.setdefault(one.label, []).append(_data_options(one))
+        varied = sorted(
+            {
+                key
+                for told in by_label.values()
+                for key in told[0]
+                if len({options.get(key) for options in told}) > 1
+            }
+        )
+        sets: dict[tuple[str | None, ...], list[MethodResult]] = {}
+        for one in group:
+            options = _data_options(one)
+            sets.setdefault(tuple(options.get(key) for key in varied), []).append(one)
+        found += sets.values()
+    return found
+
+
+def _data_options(result: MethodResult) -> dict[str, str]:
+    return {k: v for k, v in facts_of(result).items() if k.startswith("dataset.")}
 
 
 def options_of_tasks(

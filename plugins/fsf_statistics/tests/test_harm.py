@@ -164,10 +164,25 @@ def test_a_word_that_comes_with_a_costly_one_is_not_blamed() -> None:
 def test_a_class_is_not_blamed_for_the_words_of_others() -> None:
     arms = drawn(POOL, 600, 2)
     outcomes = answered(POOL, arms, 2, drawn_away=0.4)
-    assert not harmful_pairs(outcomes, "tied", pool=POOL).rows
+    found = harmful_pairs(outcomes, "tied", pool=POOL)
+    assert not found.rows
+    away = found.drawn_away["biased"]
+    # 0.4 of the queries go there; without the word 0.05 go there by chance.
+    assert away.low < 0.38 < away.high
+    assert found.to_json()["drawn_away"]["biased"]["value"] == away.value
     # Its own word is found beside those.
     outcomes = answered(POOL, arms, 2, drawn_away=0.4, tied=0.4)
     assert _reported(harmful_pairs(outcomes, "tied", pool=POOL)) == {("b", "sofa", "tied")}
+
+
+def test_without_uniform_tasks_tied_words_are_compared_with_each_other() -> None:
+    arms = drawn(POOL, 600, 5)
+    outcomes = answered(POOL, arms, 5, tied=0.4)
+    only = ArmOutcomes({"biased": outcomes["biased"]}, Arms({"biased": arms["biased"]}))
+    found = harmful_pairs(only, "tied", pool=POOL)
+    assert _reported(found) == {("b", "sofa", "tied")}
+    [row] = found.rows
+    assert row.without - row.with_word == pytest.approx(0.4, abs=0.15)
 
 
 @pytest.mark.parametrize("together", [1.0, 0.97])

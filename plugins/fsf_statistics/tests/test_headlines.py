@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -165,6 +167,62 @@ def test_the_interval_of_a_drop_is_that_of_a_ratio() -> None:
     assert drop.share
 
 
+MISSED = {"a": (6, 14), "b": (10, 20), "c": (14, 25), "d": (20, 30), "e": (22, 34), "f": (24, 37)}
+"""Of the 48 queries of the worst classes of 12 tasks, those that a method misses in each arm."""
+
+
+def six() -> list[MethodResult]:
+    return [
+        result(name, {"random": _missed(random), "biased": _missed(biased)})
+        for name, (random, biased) in MISSED.items()
+    ]
+
+
+def _missed(total: int) -> list[int]:
+    """Misses of 12 tasks with this sum, as equal as can be."""
+    return [total // 12 + (task < total % 12) for task in range(12)]
+
+
+def test_enough_methods_are_ordered_by_effective_robustness_with_letters() -> None:
+    results = [*six(), result("g", {"random": [4] * 12, "biased": [4] * 12})]
+    expected = fsf_statistics.effective_robustness(results)
+    found = told(*results)
+    assert found.table.row_names == ("method", "group")
+    order = [*expected.values, "g"]
+    assert found.table.rows == tuple((label, expected.letters.get(label, "")) for label in order)
+    own = {e.label: e for e in found.table.entries if e.column == "robustness"}
+    assert {k: e.estimate for k, e in own.items()} == {**expected.values, "g": None}
+    # By hand: the residuals of a line through the logits.
+    missed = np.array(list(MISSED.values())).T
+    x, y = np.log((48 - missed) / missed)
+    line = np.polynomial.Polynomial.fit(x, y, 1)(x)
+    beyond = 1 / (1 + np.exp(-y)) - 1 / (1 + np.exp(-line))
+    values = [own[label].estimate.value for label in MISSED]
+    assert values == pytest.approx(beyond)
+    assert own[order[0]].mark == "best"
+    assert set(marks(found, "gap").values()) == {""}
+    assert any(limit.startswith("No robustness of g") for limit in found.limits)
+    assert "robustness" in found.terms[1]
+    assert "robustness" not in told(*results[:5]).table.columns
+
+
+def test_how_alike_two_sets_of_tasks_rank_methods() -> None:
+    other = dict(
+        zip(MISSED, [(8, 14), (12, 16), (16, 27), (20, 27), (24, 30), (28, 39)], strict=True)
+    )
+    there = [
+        result(name, {"random": _missed(random), "biased": _missed(biased)}, seed=1)
+        for name, (random, biased) in other.items()
+    ]
+    ranks = [
+        [fsf_statistics.effective_robustness(own).values[name].value for name in MISSED]
+        for own in (six(), there)
+    ]
+    [said] = [note for note in told(*six(), *there).notes if note.startswith("Spearman")]
+    assert f"{stats.spearmanr(*ranks).statistic:.2f} [" in said
+    assert "over 6 methods" in said
+
+
 def test_marks_hold_within_equal_tasks_only() -> None:
     one = result("a", {"random": STEADY, "biased": STEADY})
     other = result("b", {"random": [4] * 8, "biased": [4] * 8}, seed=1)
@@ -292,3 +350,19 @@ def test_its_numbers_are_those_of_estimates_and_of_compare(runs: dict[str, fsf.R
     found = fsf_statistics.headline([runs["ncc"], runs["other tasks"]])
     assert found.table.row_names == ("method", "task_seed")
     assert {entry.mark for entry in found.table.entries} == {""}
+
+
+def test_methods_trained_on_variants_of_the_data_are_told_apart(tmp_path: Path) -> None:
+    where = {"runs_dir": tmp_path / "runs", "cache_dir": tmp_path / "cache"}
+    runs = []
+    for strength in (0.2, 0.8):
+        data = {**QUICK["dataset"], "strength": strength, "test_strength": 0.8}
+        runs += [
+            fsf.run(method=name, **{**QUICK, "dataset": data}, **where)
+            for name in ("ncc", "logistic")
+        ]
+    assert len({run.tasks["biased"].digest for run in runs}) == 1
+    found = fsf_statistics.headline(runs)
+    assert found.table.row_names == ("method", "strength")
+    assert set(found.table.rows) == {(m, s) for m in ("ncc", "logistic") for s in ("0.2", "0.8")}
+    assert len(found.columns) == 2

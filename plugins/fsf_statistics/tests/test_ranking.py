@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -17,28 +18,48 @@ def test_both_coefficients_are_scipys_ties_included() -> None:
     rng = np.random.default_rng(3)
     for _ in range(20):
         first, second = rng.integers(0, 5, (2, 9)).astype(float)
-        found = rank(first, second, n_replicates=5)
+        found = rank(first, second)
         assert found.rho == pytest.approx(stats.spearmanr(first, second).statistic)
         assert found.tau == pytest.approx(stats.kendalltau(first, second).statistic)
 
 
-def test_the_interval_over_rows_is_the_percentile_interval_of_scipys_coefficients() -> None:
-    rng = np.random.default_rng(0)
-    first = rng.random(12)
-    second = first + rng.normal(0, 0.2, 12)
-    found = rank(first, second, n_replicates=300, level=0.9, seed=4)
-    rows = np.random.default_rng(4).integers(12, size=(300, 12))
-    taus = [stats.kendalltau(first[r], second[r]).statistic for r in rows]
-    rhos = [stats.spearmanr(first[r], second[r]).statistic for r in rows]
-    assert (found.tau_low, found.tau_high) == pytest.approx(np.quantile(taus, [0.05, 0.95]))
-    assert (found.rho_low, found.rho_high) == pytest.approx(np.quantile(rhos, [0.05, 0.95]))
-    assert found.n_undefined == 0
+def test_intervals_worked_by_hand() -> None:
+    # d = 0, 1, -1, 0, 0, 0, 0: rho = 1 - 6 * 2 / (7 * 48) = 27 / 28, one of 21 pairs discordant.
+    second = np.array([1.0, 3, 2, 4, 5, 6, 7])
+    found = rank(np.arange(7.0), second)
+    quantile = 2.570582  # Student's t with 5 degrees of freedom
+    half = quantile * math.sqrt((1 + (27 / 28) ** 2 / 2) / 4)
+    bounds = [math.tanh(math.atanh(27 / 28) + sign * half) for sign in (-1, 1)]
+    assert (found.rho, found.rho_low, found.rho_high) == pytest.approx((27 / 28, *bounds))
+    half = quantile * math.sqrt(0.437 / 3)
+    bounds = [math.tanh(math.atanh(19 / 21) + sign * half) for sign in (-1, 1)]
+    assert (found.tau, found.tau_low, found.tau_high) == pytest.approx((19 / 21, *bounds))
 
 
-def test_replicates_of_one_row_drawn_again_and_again_are_left_out() -> None:
-    found = rank(np.arange(3.0), np.arange(3.0), n_replicates=2000)
-    assert 0.05 < found.n_undefined / 2000 < 0.17  # 3 of 27
-    assert (found.rho_low, found.rho_high) == (1.0, 1.0)
+def test_a_perfect_order_is_no_certainty_and_few_rows_say_nothing() -> None:
+    three, four, ten, fifty = (rank(np.arange(n), np.arange(n)) for n in (3, 4, 10, 50))
+    assert (three.rho, three.rho_low, three.rho_high, three.tau_low) == (1, -1, 1, -1)
+    assert (four.tau_low, four.tau_high) == (-1, 1)
+    assert 0.5 < ten.rho_low < fifty.rho_low < 1
+    assert (ten.rho_high, ten.tau_high) == pytest.approx((1, 1))
+    other = rank(np.arange(10.0), -np.arange(10.0))
+    assert (other.rho_low, other.rho_high) == pytest.approx((-1, -ten.rho_low))
+    constant = rank(np.ones(10), np.arange(10.0))
+    assert np.isnan([constant.rho, constant.rho_low, constant.tau_high]).all()
+
+
+@pytest.mark.parametrize("rows", [6, 12])
+@pytest.mark.parametrize("correlation", [0.0, 0.8, 0.97])
+def test_intervals_hold_the_truth_as_often_as_they_say(rows: int, correlation: float) -> None:
+    rng = np.random.default_rng(rows)
+    rho, tau = 6 / np.pi * np.arcsin(correlation / 2), 2 / np.pi * np.arcsin(correlation)
+    held = np.zeros(2)
+    for _ in range(300):
+        first = rng.normal(size=rows)
+        second = correlation * first + math.sqrt(1 - correlation**2) * rng.normal(size=rows)
+        found = rank(first, second)
+        held += found.rho_low <= rho <= found.rho_high, found.tau_low <= tau <= found.tau_high
+    assert held.min() / 300 > 0.91
 
 
 WIDE = "method,shot,a,b\nx,1,1,3\ny,1,2,2\nz,1,3,\nx,5,1,1\n"
@@ -82,8 +103,7 @@ def test_the_command_ranks_tables_and_runs(fsf, tmp_path):
     columns = ("--columns", "a", "b")
     done = fsf("rank", "table.csv", *columns)
     assert done.returncode == 0
-    assert "1.00 [1.00 to 1.00]" in done.stdout
-    assert "does not mean certainty" in done.stdout
+    assert "1.00 [−1.00 to 1.00]" in done.stdout
     raw = json.loads(fsf("rank", "table.csv", *columns, "--json").stdout)
     assert raw["parts"][0]["rows"] == ["x", "y", "z"]
     two = fsf("rank", "table.csv", *columns, "--by", "method")

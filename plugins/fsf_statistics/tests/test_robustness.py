@@ -13,7 +13,6 @@ from scipy import special, stats
 from fsf_statistics import EffectiveRobustness, effective_robustness
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Statistic
-from fsframework.statistics.crossed import crossed
 from fsframework.statistics.results import MethodResult
 from fsframework.values import ArmOutcomes, Arms, Contrast, FloatArray, ImagePool, Outcomes, TaskSet
 
@@ -84,6 +83,41 @@ def test_a_line_worked_by_hand() -> None:
         assert "53.4 %" in printed
 
 
+def welch(parts: Sequence[tuple[float, float]]) -> float:
+    """Return the square of the half-width of a sum with these variances and their freedom."""
+    total = sum(variance for variance, _ in parts)
+    freedom = total**2 / sum(variance**2 / one for variance, one in parts) if total else 1.0
+    return float(stats.t.ppf(0.95, freedom) ** 2 * total)
+
+
+def over_tasks(cells: Mapping[tuple[str, str], FloatArray]) -> float:
+    parts = []
+    for arm in dict.fromkeys(arm for _, arm in cells):
+        own = [values for (_, of), values in cells.items() if of == arm]
+        variance = sum(values.mean(axis=0) for values in own).var(ddof=1) / TASKS
+        for values in own:
+            n = len(values)
+            rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True)
+            rest += values.mean()
+            variance -= (rest**2).sum() / max(n - 1, 1) / (TASKS - 1) / (n * TASKS)
+        parts.append((max(variance, 0.0), TASKS - 1))
+    return welch(parts)
+
+
+def over_seeds(cells: Mapping[tuple[str, str], FloatArray], compared: str) -> float:
+    """The model itself, and the others together."""
+    square, others = 0.0, []
+    for label in dict.fromkeys(label for label, _ in cells):
+        means = sum(v.mean(axis=1) for (of, _), v in cells.items() if of == label)
+        if len(means) > 1:
+            part = means.var(ddof=1) / len(means), len(means) - 1
+            if label == compared:
+                square = welch([part])
+            else:
+                others.append(part)
+    return square + welch(others)
+
+
 def residuals(control: FloatArray, tested: FloatArray) -> FloatArray:
     x, y = special.logit(control), special.logit(tested)
     line = stats.linregress(x, y)
@@ -116,10 +150,9 @@ def test_intervals_carry_the_tasks_and_seeds_of_every_model(paired: bool, seeds)
             names = other, "pairs" if paired else arm
             own = derivatives[k][place] * cells[other, arm]
             weighted[names] = weighted[names] + own if names in weighted else own
-        by_hand = crossed(weighted, 0.9)
+        half = np.sqrt(over_tasks(weighted) + over_seeds(weighted, label))
         got = found.values[label]
         assert got.value == pytest.approx(values[place])
-        half = (by_hand.high - by_hand.low) / 2
         assert (got.high - got.value, got.value - got.low) == pytest.approx((half, half), rel=1e-4)
         if seeds == 1:
             assert got.estimator == ("student-t" if paired else "welch-t")
@@ -137,14 +170,23 @@ def test_models_that_cannot_be_told_apart_share_a_letter() -> None:
     assert found.compared.measure.name == "effective-robustness"
 
 
-def test_models_at_an_end_or_near_chance_are_left_out_and_said() -> None:
+def test_a_model_far_from_the_others_and_a_curve_are_said() -> None:
+    line = [(0.3, 0.25), (0.4, 0.35), (0.5, 0.45), (0.6, 0.55), (0.7, 0.65), (0.8, 0.75)]
+    assert not effective_robustness(models(*line), "acc").notes
+    [note] = effective_robustness(models(*line, (0.85, 0.3)), "acc").notes
+    assert "'g'" in note
+    bent = [(x, y - 2 * (x - 0.3) * (0.8 - x)) for x, y in line]
+    assert any("curve" in note for note in effective_robustness(models(*bent), "acc").notes)
+
+
+def test_models_at_an_end_or_near_guessing_are_left_out_and_said() -> None:
     usual = (0.5, 0.4), (0.6, 0.5), (0.8, 0.6)
-    found = effective_robustness(models(*usual, (0.7, 0.0), (1.0, 0.9), (0.25, 0.25)), "acc")
+    found = effective_robustness(models(*usual, (0.7, 0.0), (1.0, 0.9), (0.22, 0.22)), "acc")
     assert list(found.left_out) == ["d", "e", "f"]
     assert sorted(found.values) == ["a", "b", "c"]
     assert "floor" in found.left_out["d"]
     assert "ceiling" in found.left_out["e"]
-    assert "near chance" in found.left_out["f"]
+    assert "near guessing" in found.left_out["f"]
     alone = effective_robustness(models(*usual), "acc")
     assert found.values["a"].value == pytest.approx(alone.values["a"].value)
     assert "not on the line" in repr(found)

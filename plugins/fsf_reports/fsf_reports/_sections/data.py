@@ -107,6 +107,10 @@ def _classes(name: str, pool: ImagePool, arms: Arms) -> TableDeclaration:
         arm: np.bincount(pool.labels[np.unique(t.images)], minlength=len(pool.class_names))
         for arm, t in arms.items()
     }
+    drawn = {
+        arm: np.bincount(t.classes.ravel(), minlength=len(pool.class_names))
+        for arm, t in arms.items()
+    }
     relaxed = {
         arm: np.bincount(t.classes[t.relaxed], minlength=len(pool.class_names))
         for arm, t in arms.items()
@@ -115,10 +119,11 @@ def _classes(name: str, pool: ImagePool, arms: Arms) -> TableDeclaration:
     entries = []
     for label, class_name in enumerate(pool.class_names):
         values = {"images": pool.class_sizes[label]}
+        values |= {f"tasks, {arm}": found[label] for arm, found in drawn.items()}
         values |= {f"used, {arm}": found[label] for arm, found in used.items()}
         values |= {f"relaxed, {arm}": found[label] for arm, found in relaxed.items()}
         entries += [Entry((class_name,), n, _count(v)) for n, v in values.items()]
-    title = f"images of {name} per class, and tasks in which the class was relaxed"
+    title = f"images of {name} per class, and tasks that drew and that relaxed the class"
     return TableDeclaration("Classes", title, ("class",), tuple(entries))
 
 
@@ -130,15 +135,23 @@ def _words(name: str, pool: ImagePool, arms: Arms) -> TableDeclaration:
     members[pool.labels, np.arange(len(pool))] = 1
     of_class = members @ bits
     spurious = ((of_class > 0) & (of_class < pool.class_sizes[:, None])).sum(axis=0)
+    common = (2 * of_class > pool.class_sizes[:, None]).sum(axis=0)
     tied = {arm: _tied(t.words, t.attribute) for arm, t in arms.items() if (t.attribute >= 0).any()}
     order = np.argsort(-images, kind="stable")[:_MOST_WORDS]
     entries = []
     for w in order:
-        values = {"images": images[w], "classes where it is spurious": spurious[w]}
+        values = {
+            "images": images[w],
+            "classes where it is spurious": spurious[w],
+            "classes where most images have it": common[w],
+        }
         values |= {f"tied, {arm}": found.get(words[w], 0) for arm, found in tied.items()}
         entries += [Entry((words[w],), n, _count(v)) for n, v in values.items()]
     left = len(words) - len(order)
-    notes = ["A word is spurious for a class if some of its images have it and some lack it."]
+    notes = [
+        "A word is spurious for a class if some of its images have it and some lack it. One that "
+        "most images of nearly every class have may say what the classes are.",
+    ]
     if left > 0:
         notes.append(f"The {left:,} words of the fewest images are left out.")
     title = f"words of {name}, and in how many supports each was tied to a class"

@@ -9,6 +9,7 @@ from typing import ClassVar
 from fsf_reports._sections._headline import (
     estimates_of,
     gap_name,
+    headline_of,
     measure,
     numbered,
     tasks_called,
@@ -66,13 +67,15 @@ def _both_arms(runs: ReportedRuns, gap: str) -> Iterator[FigureDeclaration]:
 
 def _gaps(runs: ReportedRuns, gap: str) -> FigureDeclaration:
     gaps = estimates_of(runs, gap)
-    ranked = sorted(gaps, key=lambda label: gaps[label].value)[:_MOST_WHISKERS]
-    points = tuple(Point(label, Quantity.of(gaps[label])) for label in ranked)
-    left = len(gaps) - len(ranked)
-    more = f" The {left} larger gaps are in the table." if left else ""
+    rows = (one.row[0] for one in headline_of(runs).table.entries)
+    shown = [label for label in dict.fromkeys((*rows, *gaps)) if label in gaps][:_MOST_WHISKERS]
+    points = tuple(Point(label, Quantity.of(gaps[label])) for label in shown)
+    left = len(gaps) - len(shown)
+    more = f" {left} more are in the table." if left else ""
     return FigureDeclaration(
         measure(runs, gap),
-        f"{tasks_called(runs[0])}; the smaller, the less a method leans on these attributes.{more}",
+        f"{tasks_called(runs[0])}, in the order of the leaderboard; a gap shrinks where a method "
+        f"knows little and where it knows all.{more}",
         "",
         f"{measure(runs, gap)} (points)",
         (Panel("", (Series("", points),)),),

@@ -46,15 +46,6 @@ __all__ = ["rank"]
 @click.option("--value", metavar="COLUMN", help="With --pivot: the column with the numbers.")
 @shared("level")
 @click.option(
-    "--resamples",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    metavar="N",
-    help="Number of bootstrap resamples of the rows.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Bootstrap seed.")
-@click.option(
     "--format",
     "form",
     type=click.Choice(["table", "markdown", "latex"]),
@@ -72,8 +63,6 @@ def rank(  # noqa: PLR0913 - a parameter per option
     pivot: str | None,
     value: str | None,
     level: float | None,
-    resamples: int,
-    seed: int,
     form: str,
     runs_dir: Path,
     as_json: bool,
@@ -81,7 +70,7 @@ def rank(  # noqa: PLR0913 - a parameter per option
     """Compare how two columns of results rank methods.
 
     SOURCE is a CSV table with a row per method, or at least three runs. Spearman's rho
-    and Kendall's tau-b, each with a bootstrap interval over the rows. Runs that differ
+    and Kendall's tau-b, each with an interval over the rows. Runs that differ
     only in their training seed are one row, with the means over the seeds.
 
     \b
@@ -106,7 +95,7 @@ def rank(  # noqa: PLR0913 - a parameter per option
     found: list[tuple[RankedColumns, RankAgreement]] = []
     for part in parts:
         try:
-            made = rank(part.first, part.second, n_replicates=resamples, level=level, seed=seed)
+            made = rank(part.first, part.second, level=level)
         except DataError as error:
             about = " ".join(part.group)
             raise DataError(f"{about + ': ' if about else ''}{error}") from None
@@ -118,11 +107,6 @@ def rank(  # noqa: PLR0913 - a parameter per option
             notes.append(
                 f"{' '.join(part.group)}: all values of a column are equal, so it gives no ranking"
             )
-    if any(abs(made.rho) == 1 for _, made in found):
-        notes.append(
-            "if all rows are in the same order, so is every resample of them: an interval of width "
-            "0 does not mean certainty"
-        )
     if as_json:
         render.print_json(_as_json(columns, by, found, notes))
         return
@@ -166,7 +150,7 @@ def _table(
             *((_seeds(part.n_seeds),) if over_seeds else ()),
             _shown(made.rho, made.rho_low, made.rho_high),
             _shown(made.tau, made.tau_low, made.tau_high),
-            f"{100 * made.level:g} %, bootstrap-percentile over rows",
+            f"{100 * made.level:g} %, over rows",
         )
         for part, made in found
     )
@@ -175,8 +159,7 @@ def _table(
         (*by, "rows", *(("seeds",) if over_seeds else ()), "Spearman", "Kendall", "interval"),
         rows,
         (
-            "intervals are about other methods like these, with values taken as exact; with only "
-            "about ten rows they contain the true value less often than their level states",
+            "intervals are about other methods like these, with values taken as exact",
             *(f"note: {note}" for note in notes),
         ),
     )

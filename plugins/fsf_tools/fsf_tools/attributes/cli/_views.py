@@ -17,7 +17,7 @@ def print_statistics(statistics: AttributeStatistics) -> None:
     print(
         f"{_counted(s.images, 'image')} in {_counted(s.classes, 'class', 'classes')}; "
         f"{_part(s.images_without_words, s.images)} without a word, "
-        f"{_part(s.images_with_class_words, s.images)} with a word that names their class"
+        f"{_part(s.images_with_class_words, s.images)} with a word that names its class"
         + (" (--drop-class-words removes such words)" if s.images_with_class_words else "")
     )
     print(
@@ -34,8 +34,8 @@ def print_statistics(statistics: AttributeStatistics) -> None:
     if min(s.usable_classes, s.usable_words) < s.n_way:
         print(
             f"No attribute-biased {tasks} can be drawn: they need {s.n_way} classes, each with a "
-            f"different word; usable are {_counted(s.usable_classes, 'class', 'classes')} and "
-            f"{_counted(s.usable_words, 'word')}."
+            f"different word; only {_counted(s.usable_classes, 'class', 'classes')} and "
+            f"{_counted(s.usable_words, 'word')} are usable."
         )
     if not s.unusable:
         if s.usable_words >= s.n_way <= s.usable_classes:
