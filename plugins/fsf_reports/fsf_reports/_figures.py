@@ -14,6 +14,7 @@ from fsf_reports._results import Group, Results, Shown, reading
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsf_statistics import FEWEST_RANKED, spearman
 from fsframework.errors import DataError, OptionError, close_matches
+from fsframework.statistics.comparison import values_of
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.values import Estimate
@@ -588,6 +589,39 @@ def _agreement(results: Results, wanted: Wanted) -> FigureDeclaration:
     )  # fmt: skip
 
 
+def _task_accuracies(results: Results, wanted: Wanted) -> FigureDeclaration:
+    import numpy as np
+
+    del wanted
+    panels, correlations = [], []
+    for group in results.groups:
+        measure = Measure("acc", tuple(group.first.outcomes)[:1])
+        shown = [one.result for one in group.shown]
+        columns = values_of(shown, measure, results.statistic_of("acc")).means[0].T
+        x, first = 100 * columns[0], group.shown[0].label
+        for one, column in zip(group.shown[1:], 100 * columns[1:], strict=True):
+            title = " ".join(filter(None, (_title_of(group, results), f"{one.label} (y)")))
+            points = tuple(Point(float(a), Quantity(b)) for a, b in zip(x, column, strict=True))
+            panels.append(Panel(f"{title} against {first} (x)", (Series("", points),)))
+            if x.std() > 0 and column.std() > 0:
+                r = np.corrcoef(x, column)[0, 1]
+                correlations.append(f"{one.label} and {first} {r:.3f} over {len(x):,} tasks")
+    if not panels:
+        raise DataError("task-accuracies: needs two methods on equal tasks")
+    told = [f"Pearson's correlation: {'; '.join(correlations)}."] if correlations else []
+    return FigureDeclaration(
+        "Task accuracies",
+        "Accuracy of each task by two methods.",
+        "Acc (%)",
+        "Acc (%)",
+        tuple(panels),
+        mark="points",
+        diagonal=True,
+        limits=(0.0, 100.0),
+        notes=(*told, *results.cautions),
+    )
+
+
 def _told_apart(groups: Sequence[Group]) -> list[str]:
     """Return names of two sets of tasks: their words, else data and shape, else numbers."""
     runs = [group.shown[0].run.record for group in groups]
@@ -777,6 +811,10 @@ FIGURES: Mapping[str, Named] = MappingProxyType(
         ),
         "pairs": Named(
             "differences between all pairs of methods", "several methods on equal tasks", _pairs
+        ),
+        "task-accuracies": Named(
+            "accuracy of each task by two methods (Lafargue et al. Fig. 1)",
+            "two or more methods on equal tasks", _task_accuracies,
         ),
         "breakdown": Named(
             "accuracy per class, word, pair or context (--by)", "one run and its images", _breakdown

@@ -49,6 +49,22 @@ def test_both_arms_are_the_estimates_of_the_runs(
     assert made.notes[0].startswith("On planted, 3-way 1-shot: ")
 
 
+def test_tasks_are_points_of_two_methods(fsf: Fsf, tmp_path: Path) -> None:
+    """Figure 1 of Lafargue et al. of accuracies measured elsewhere, as of runs."""
+    (tmp_path / "both.csv").write_text("one,two\n0.2,0.4\n0.4,0.6\n0.9,1.0\n")
+    assert fsf("import", "accuracies", "both.csv", "--task-set", "mine").returncode == 0
+    made = figure("task-accuracies", tmp_path / "runs")
+    [panel] = made.panels
+    [series] = panel.series
+    points = [(p.x, p.y.value) for p in series.points if p.y is not None]
+    assert points == [pytest.approx(pair) for pair in ((20, 40), (40, 60), (90, 100))]
+    assert made.diagonal
+    assert "0.999" in made.notes[0]  # by hand: 0.22 / sqrt(0.26 * 0.18667)
+    [first, *_] = sorted((tmp_path / "runs").iterdir())
+    with pytest.raises(DataError, match="needs two methods on equal tasks"):
+        figure("task-accuracies", first)
+
+
 def test_gaps_are_those_of_the_headline(
     small_runs: Path, one_shot: list[Path], methods: dict[str, api.Run]
 ) -> None:

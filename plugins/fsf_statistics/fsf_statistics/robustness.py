@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from fsframework.api.results import Comparable, results_of, statistics_of
@@ -390,9 +391,9 @@ def contrasts_of(
 ) -> list[Difference]:
     """Return weighted sums of the residuals with their intervals, by the delta method.
 
-    The intervals are those of ``fsframework.statistics.crossed`` for the sum of all cells, each
-    weighted with the derivative by its mean; here for many contrasts at once, from the covariances
-    of the models.
+    The variance is that of the sum of all cells, each weighted with the derivative by its mean. As
+    in ``fsframework.statistics.crossed``, its parts are the tasks, without the rest, and the seeds;
+    here those of the compared models and those of the others are kept apart.
 
     Args:
         line: through the means of the cells.
@@ -403,7 +404,8 @@ def contrasts_of(
     """
     values = contrasts @ line.residuals
     weights = np.stack([contrasts @ gradient for gradient in line.gradients()])
-    parts = [_over_tasks(weights, cells, paired=paired), *_over_seeds(weights, cells)]
+    parts = [_over_tasks(weights, cells, paired=paired)]
+    parts += _over_seeds(weights, cells, contrasts != 0)
     n_seeds = [len(one.control) for one in cells]
     estimator = "student-t" if paired else "welch-t"
     if max(n_seeds) > 1:
@@ -466,21 +468,31 @@ def _rest(values: FloatArray) -> FloatArray:
     return np.asarray(values - means[0] - means[1] + values.mean())
 
 
-def _over_seeds(weights: FloatArray, cells: Sequence[CellsOfModel]) -> list[_Part]:
-    """Return the variances over seeds: one part if all models have as many, else one a number."""
-    parts: dict[int, list[tuple[FloatArray, float]]] = {}
-    for w, u, one in zip(*weights.transpose(0, 2, 1), cells, strict=True):
+def _over_seeds(
+    weights: FloatArray, cells: Sequence[CellsOfModel], compared: npt.NDArray[np.bool_]
+) -> list[_Part]:
+    """Return the variances over seeds: of the models that a contrast compares, and of the others.
+
+    The others enter through the line. They are many and small: added to the first, they would
+    raise Welch's degrees of freedom where the few seeds of the first lie close by chance.
+
+    Args:
+        weights: of control and tested means of each model, ``(2, contrasts, models)``.
+        cells: of the models.
+        compared: the models whose residuals a contrast has, ``(contrasts, models)``.
+    """
+    own: dict[int, list[tuple[FloatArray, float]]] = {}
+    others: list[tuple[FloatArray, float]] = []
+    for w, u, one, first in zip(*weights.transpose(0, 2, 1), cells, compared.T, strict=True):
         n = len(one.control)
         if n > 1:
             sums = np.outer(one.control.mean(axis=1), w) + np.outer(one.tested.mean(axis=1), u)
-            parts.setdefault(n, []).append((sums.var(axis=0, ddof=1) / n, n - 1.0))
-    if len(parts) == 1:
-        [own] = parts.values()
-        return [_welch(own)]
-    return [
-        (np.sum([variance for variance, _ in own], axis=0), np.full(weights.shape[1], n - 1.0))
-        for n, own in parts.items()
-    ]
+            variance = sums.var(axis=0, ddof=1) / n
+            own.setdefault(n, []).append((np.where(first, variance, 0.0), n - 1.0))
+            others.append((np.where(first, 0.0, variance), n - 1.0))
+    if not others:
+        return []
+    return [_welch(others), *(_welch(parts) for parts in own.values())]
 
 
 def _welch(parts: Sequence[tuple[FloatArray, float]]) -> _Part:

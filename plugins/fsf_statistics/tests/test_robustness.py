@@ -13,7 +13,6 @@ from scipy import special, stats
 from fsf_statistics import EffectiveRobustness, effective_robustness
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Statistic
-from fsframework.statistics.crossed import crossed
 from fsframework.statistics.results import MethodResult
 from fsframework.values import ArmOutcomes, Arms, Contrast, FloatArray, ImagePool, Outcomes, TaskSet
 
@@ -84,6 +83,41 @@ def test_a_line_worked_by_hand() -> None:
         assert "53.4 %" in printed
 
 
+def welch(parts: Sequence[tuple[float, float]]) -> float:
+    """Return the square of the half-width of a sum with these variances and their freedom."""
+    total = sum(variance for variance, _ in parts)
+    freedom = total**2 / sum(variance**2 / one for variance, one in parts) if total else 1.0
+    return float(stats.t.ppf(0.95, freedom) ** 2 * total)
+
+
+def over_tasks(cells: Mapping[tuple[str, str], FloatArray]) -> float:
+    parts = []
+    for arm in dict.fromkeys(arm for _, arm in cells):
+        own = [values for (_, of), values in cells.items() if of == arm]
+        variance = sum(values.mean(axis=0) for values in own).var(ddof=1) / TASKS
+        for values in own:
+            n = len(values)
+            rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True)
+            rest += values.mean()
+            variance -= (rest**2).sum() / max(n - 1, 1) / (TASKS - 1) / (n * TASKS)
+        parts.append((max(variance, 0.0), TASKS - 1))
+    return welch(parts)
+
+
+def over_seeds(cells: Mapping[tuple[str, str], FloatArray], compared: str) -> float:
+    """The model itself, and the others together."""
+    square, others = 0.0, []
+    for label in dict.fromkeys(label for label, _ in cells):
+        means = sum(v.mean(axis=1) for (of, _), v in cells.items() if of == label)
+        if len(means) > 1:
+            part = means.var(ddof=1) / len(means), len(means) - 1
+            if label == compared:
+                square = welch([part])
+            else:
+                others.append(part)
+    return square + welch(others)
+
+
 def residuals(control: FloatArray, tested: FloatArray) -> FloatArray:
     x, y = special.logit(control), special.logit(tested)
     line = stats.linregress(x, y)
@@ -116,10 +150,9 @@ def test_intervals_carry_the_tasks_and_seeds_of_every_model(paired: bool, seeds)
             names = other, "pairs" if paired else arm
             own = derivatives[k][place] * cells[other, arm]
             weighted[names] = weighted[names] + own if names in weighted else own
-        by_hand = crossed(weighted, 0.9)
+        half = np.sqrt(over_tasks(weighted) + over_seeds(weighted, label))
         got = found.values[label]
         assert got.value == pytest.approx(values[place])
-        half = (by_hand.high - by_hand.low) / 2
         assert (got.high - got.value, got.value - got.low) == pytest.approx((half, half), rel=1e-4)
         if seeds == 1:
             assert got.estimator == ("student-t" if paired else "welch-t")
