@@ -58,8 +58,7 @@ PRETEXT = [
     partial(wrapped, BF3S, R2D2, blocks=1),
     partial(wrapped, BF3S, ProtoNet, Patches, pretext="location"),
     partial(wrapped, SLA, ProtoNet, self_distillation=True),
-    partial(wrapped, SLA, R2D2, SWAPPED),
-    partial(wrapped, SLA, ProtoNet, partial(Product, first=TURNED(), then=SWAPPED())),
+    partial(wrapped, SLA, R2D2, partial(Product, first=TURNED(), then=SWAPPED())),
     partial(wrapped, HTS, R2D2),
     partial(wrapped, HTS, ProtoNet, SWAPPED),
 ]

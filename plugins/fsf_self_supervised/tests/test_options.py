@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,7 @@ from fsf_self_supervised.views import (
 from fsf_self_supervised.views import SimCLR as SimCLRViews
 from fsframework.interfaces import Batch, OptionError
 from fsframework.testing.method import built
+from tests.conftest import Fsf
 from tests.toy_views import Dimmed
 
 NUMBERS: list[tuple[Any, dict[str, Any]]] = [
@@ -124,3 +126,16 @@ def test_steps_that_do_not_fit_are_refused(make: Any, fields: list[str], named: 
     }
     with pytest.raises(OptionError, match=named):
         built(make).train().loss(Batch(**{name: known[name] for name in fields}))
+
+
+def test_the_composed_views_of_sla_are_options(fsf: Fsf) -> None:
+    views = ("method.views=product", "method.views.then.orders=rgb,gbr,brg")
+    options = [part for view in views for part in ("-o", view)]
+    told = fsf("run", "--method", "sla:protonet", *options, "--dry-run", "--json")
+    assert told.returncode == 0, told.stderr
+    resolved = json.loads(told.stdout)["resolved"]["method"]["views"]
+    assert resolved == {
+        "name": "product",
+        "first": {"name": "rotation", "angles": [0, 90, 180, 270]},
+        "then": {"name": "color-permutation", "orders": ["rgb", "gbr", "brg"]},
+    }
