@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from fsframework.components.kinds import kind_of
 from fsframework.components.options import plain_tree
 from fsframework.engine.options import given_tree
 from fsframework.errors import OptionError, argument, close_matches
@@ -121,14 +122,29 @@ def combinations_of(axes: Axes) -> list[tuple[dict[str, Any], dict[str, str]]]:
         raise OptionError(
             f"the grid has {count:,} experiments; at most {_MOST_EXPERIMENTS:,} are allowed"
         )
-    for key, values in axes.items():
-        if not values:
-            raise OptionError(f"{argument(key)}: the list is empty")
-        for label, times in Counter(map(shown, values)).items():
-            if times > 1:
-                raise OptionError(f"{argument(key)}: {label} appears {times} times")
-    chosen = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    return [(one, {key: shown(value) for key, value in one.items()}) for one in chosen]
+    labelled = [zip(values, _tags(key, values), strict=True) for key, values in axes.items()]
+    chosen = [tuple(zip(*one, strict=True)) or ((), ()) for one in itertools.product(*labelled)]
+    return [
+        (dict(zip(axes, values, strict=True)), dict(zip(axes, tags, strict=True)))
+        for values, tags in chosen
+    ]
+
+
+def _tags(key: str, values: Sequence[Any]) -> list[str]:
+    """Return the values of an axis as tables show them; instances of one class are numbered."""
+    if not values:
+        raise OptionError(f"{argument(key)}: the list is empty")
+    bare, labels = [plain_tree(value) for value in values], [*map(shown, values)]
+    for place, label in enumerate(labels):
+        same = [bare[i] for i in range(place) if labels[i] == label]
+        if same and (not _is_instance(bare[place]) or any(bare[place] is one for one in same)):
+            raise OptionError(f"{argument(key)}: {label} appears twice")
+    before = [labels[:place].count(label) for place, label in enumerate(labels)]
+    return [f"{x} {n + 1}" if n else x for x, n in zip(labels, before, strict=True)]
+
+
+def _is_instance(value: Any) -> bool:
+    return not isinstance(value, type) and kind_of(value) is not None
 
 
 def shown(value: Any) -> str:
@@ -144,6 +160,8 @@ def shown(value: Any) -> str:
         options = ", ".join(f"{k}={shown(v)}" for k, v in value.items() if k != "name")
         name = str(value.get("name", ""))
         return f"{name} ({options})" if options else name
+    if _is_instance(value):
+        return type(value).__name__
     with suppress(ValueError, TypeError):
         value = json.loads(value)  # "1e-3" on a command line is 0.001 in a file
     return str(getattr(value, "__name__", value))

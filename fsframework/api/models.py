@@ -43,7 +43,7 @@ from fsframework.engine.options import Settings, given_tree
 from fsframework.engine.session import resolve_device
 from fsframework.engine.stages import Precision
 from fsframework.errors import DataError, OptionError, argument
-from fsframework.interfaces.dataset import Dataset
+from fsframework.interfaces.dataset import Dataset, Decoding
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.values import (
     ArmOutcomes,
@@ -312,8 +312,9 @@ def evaluate(  # noqa: PLR0913 - an option each
     """Let a model answer the queries of tasks.
 
     Args:
-        model: a run, a model of ``fsframework.model``, or any callable ``(support images,
-            support labels, query images) -> scores``. A callable gets one task per call: RGB
+        model: a run, whose images are decoded as its own were, a model of
+            ``fsframework.model``, or any callable ``(support images, support labels, query
+            images) -> scores``. A callable gets one task per call: RGB
             images uint8 ``(n, H, W, 3)``, labels int64 ``0 ... way - 1``; it returns finite
             scores ``(queries, way)``, columns in the order of the labels, higher is likelier. The
             order of the queries reveals nothing about their classes. Some tasks are asked again,
@@ -365,7 +366,9 @@ def evaluate(  # noqa: PLR0913 - an option each
     else:
         _check_function(found)
         size, how = settings.image_size or source.native_size or _USUAL_SIZE, "bilinear"
-    store = ImageStore(source, component, size, how, "exact", session.workspace)
+    scaled = isinstance(model, Run) and model.record.settings.get("decoding") == "scaled"
+    decoding: Decoding = "scaled" if scaled else "exact"
+    store = ImageStore(source, component, size, how, decoding, session.workspace)
     rows = _rows(arms, source, pool)
     used = np.unique(rows[np.unique(np.concatenate([t.images.ravel() for t in arms.values()]))])
     store.fill(used, "fatal", "images", session.reporter)

@@ -13,7 +13,6 @@ from fsframework.engine.configuration import Experiment, resolve_images
 from fsframework.engine.learning.evaluation import FeatureStore
 from fsframework.engine.preparation import candidate_splits, open_source, open_store
 from fsframework.engine.session import Session
-from fsframework.errors import OptionError, argument
 
 __all__ = [
     "Broken",
@@ -36,25 +35,14 @@ def image_store(tree: Mapping[str, Any], session: Session) -> tuple[ImageStore, 
 def feature_store(experiment: Experiment, session: Session) -> FeatureStore:
     """Return the store of the features of the images under test, which are decoded if needed.
 
+    Args:
+        experiment: of a model that needs no training and embeds images.
+
     Raises:
-        OptionError: the model is to be trained first, or its method works on images.
         FsfError: the data or the model cannot be opened.
     """
-    settings = experiment.settings
-    if experiment.learns:
-        raise OptionError(
-            f"{experiment.method.called} is to be trained, and has features only then; train it "
-            f"with fsf run and give the run with {argument('model')}, or train nothing with "
-            f"{argument('training.epochs', 0)}"
-        )
-    method = experiment.method.create()
-    if method.consumes == "images" and not method.embeds_images:
-        raise OptionError(
-            f"{experiment.method.called} adapts its backbone to each task, so that images have no "
-            "features that could be kept"
-        )
     source = open_source(experiment, session, trains=False)
     split = candidate_splits(experiment, source.dataset, trains=False)[0]
     model = network_of(experiment, source.store.size)
     images = source.pixels(split, session.reporter)
-    return FeatureStore(model, images, session.workspace, settings.precision)
+    return FeatureStore(model, images, session.workspace, experiment.settings.precision)

@@ -236,6 +236,7 @@ def sweep_of(
     if errors and len(errors) == len(planned):
         raise errors[0]
     opened: dict[str, str] = {}
+    values: dict[tuple[str, str], str] = {}
     items: dict[str, Item] = {}
     keys = []
     workspace = session.workspace.absolute()
@@ -243,7 +244,16 @@ def sweep_of(
     for one in planned:
         key = ""
         if one.resolved is not None:
-            key = key_of_experiment(one.resolved, _data_fingerprint(one.resolved, opened))
+            data = _data_fingerprint(one.resolved, opened)
+            key = key_of_experiment(one.resolved, data)
+            of_run = key_of_experiment(replace(one.resolved, statistics={}), data)
+            for name_of, statistic in one.resolved.statistics.items():
+                told = statistic.fingerprint
+                if values.setdefault((of_run, name_of), told) != told:
+                    raise OptionError(
+                        f"{argument('statistics')}: two experiments are one run, which holds one "
+                        f"{name_of!r}, but they give it other options"
+                    )
             group = group_of(one.resolved)
             items.setdefault(key, Item(key, one.name, one.tree, group, workspace, files))
         keys.append(key)

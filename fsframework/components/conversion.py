@@ -177,11 +177,17 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def _path(value: Any) -> Path:
+    if not (text := _text(value)):  # it would be the current folder
+        raise ValueError
+    return Path(text)
+
+
 _PLAIN: Mapping[Any, Callable[[Any], Any]] = {
     bool: _bool,
     int: _int,
     float: _float,
     str: _text,
-    Path: lambda value: Path(_text(value)),
+    Path: _path,
 }
 """How a raw value becomes one of a plain type."""

@@ -25,7 +25,7 @@ from fsframework.engine.staging import (
     find_recipes,
     resolve_stages,
 )
-from fsframework.errors import FsfError, OptionError, argument
+from fsframework.errors import FsfError, OptionError, PluginError, argument
 from fsframework.records import RunRecord
 from fsframework.statistics.measures import DEFAULT_STATISTICS
 from fsframework.values import TaskSet
@@ -165,7 +165,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     source = None
     if settings.model is not None:
         source = RunRecord.load(settings.model)
-        asked = _with_model(asked, settings.model, source)
+        asked = _with_model(registry, asked, settings.model, source)
     whole = over(asked, _DEFAULTS)
     sampler = resolve_component(registry, "sampler", whole["sampler"])
     n_way, n_shot = _shape(settings, sampler)
@@ -330,7 +330,9 @@ def _shape(settings: Settings, sampler: Component) -> tuple[int, int]:
     return sampler.options.get("n_way", 5), sampler.options.get("n_shot", 5)
 
 
-def _with_model(tree: Mapping[str, Any], folder: Path, record: RunRecord) -> dict[str, Any]:
+def _with_model(
+    registry: Registry, tree: Mapping[str, Any], folder: Path, record: RunRecord
+) -> dict[str, Any]:
     """Return the tree with method, backbone, image size and weights of a run."""
     called = argument("model", str(folder))
     for kind in ("method", "backbone"):
@@ -341,6 +343,13 @@ def _with_model(tree: Mapping[str, Any], folder: Path, record: RunRecord) -> dic
             )
     origin = f"run {folder.name}"
     below = record.model_tree(called)
+    for kind, part in below.items():
+        if part["name"] not in registry.names(kind):
+            code = " ".join(map(str, sorted((folder / "code").glob("*.py")))) or "it"
+            raise PluginError(
+                f"{called}: its {kind} {part['name']!r} is not installed; give the file of its "
+                f"class ({code}) with --plugin, or with plugins= in Python"
+            )
     training = tree.get("training", {})
     if not isinstance(training, Mapping) or "stages" in training:
         raise OptionError(f"{called}: nothing is trained; give no stages of training")

@@ -218,6 +218,23 @@ def check_without_predictions(make: Make) -> None:
     )
 
 
+@suite.check(after=[check_other_shapes])
+def check_guessing(make: Make) -> None:
+    """``guessing`` is the mean over tasks whose queries are assigned at random, or ``None``."""
+    statistic = make()
+    for n_way, n_query in ((5, 15), (2, 4)):
+        found = statistic.guessing(n_way, n_query)
+        if found is None:
+            continue
+        values = statistic.per_task(toy_outcomes(2_000, n_way, n_query, accuracy=1 / n_way))
+        error = 5 * float(values.std()) / len(values) ** 0.5
+        require(
+            abs(float(values.mean()) - found) <= error + _TOLERANCE,
+            f"{n_way} ways of {n_query} queries: guessing gives {float(values.mean()):.4g}, not "
+            f"{found:.4g}",
+        )
+
+
 @suite.check(after=[check_one_number_a_task])
 def check_notes(make: Make) -> None:
     """``notes`` returns a list of sentences, also where one arm is answered much worse."""

@@ -278,8 +278,12 @@ def test_a_run_of_a_script_s_method_is_opened_with_the_script(
         method="mine-only", dataset=PLANTED, tasks=4, way=2, shot=1, queries=2, progress=False,
         training={"epochs": 0}, plugins=[script],
     )  # fmt: skip
-    with pytest.raises(PluginError, match="mine-only"):
+    [kept] = (run.folder / "code").glob("mine*.py")
+    with pytest.raises(PluginError, match=f"mine-only.*{re.escape(str(kept))}"):
         run.model()
+    assert run.model(plugins=[kept]).network.method.name == "mine-only"
+    with pytest.raises(OptionError, match="model must be a path"):
+        fsf.run(model="", dataset=PLANTED, progress=False)
     model = run.model(plugins=[script])
     found = fsf.evaluate(model, run.tasks, data, progress=False)
     for arm, answered in run.outcomes.items():

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 import fsframework as fsf_api
 from fsframework.errors import OptionError
-from fsframework.interfaces import Statistic
+from fsframework.interfaces import FewShotMethod, Statistic
 from fsframework.records import RunRecord
-from fsframework.values import Outcomes
+from fsframework.values import FloatArray, Outcomes
 from tests.forked import finished, started
 
 Fsf = Callable[..., subprocess.CompletedProcess[str]]
@@ -294,3 +296,55 @@ def test_classes_run_in_this_process_only() -> None:
     assert list(found.runs[0].estimates) == ["first-task-random"]
     with pytest.raises(OptionError, match="known to this process only"):
         fsf_api.sweep(**{**PLAIN, "tasks": 11}, **asked, launcher="local")
+
+
+FEW = {
+    "sampler": "random",
+    "way": 5,
+    "shot": 1,
+    "queries": 4,
+    "tasks": 10,
+    "split": "all",
+    "dataset": {"name": "planted", "size": 32, "n_per_class": 20},
+    "progress": False,
+}
+
+
+class Signed(FewShotMethod):
+    """Nearest class mean, or the farthest one: a sign that no option says."""
+
+    learns_from = "nothing"
+    sign = 1.0
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        return -self.sign * torch.cdist(query, support.mean(dim=2))
+
+
+def test_instances_of_one_class_are_two_lines_with_values_of_their_own(tmp_path: Path) -> None:
+    plain, turned = Signed(), Signed()
+    turned.sign = -1.0
+    found = fsf_api.sweep(method=[plain, turned], runs_dir=tmp_path, **FEW)
+    values = [one.run.estimates["acc-random"].value for one in found.results if one.run]
+    assert len({row.tags["method"] for row in found.rows}) == 2
+    assert values[0] > 0.2 > values[1]
+    turned.sign = 1.0
+    again = fsf_api.sweep(method=[turned], runs_dir=tmp_path, **FEW)
+    assert again.runs[0].estimates["acc-random"].value == values[0]
+    with pytest.raises(OptionError, match="Signed appears twice"):
+        fsf_api.sweep(method=[plain, plain], runs_dir=tmp_path, **FEW)
+
+
+class Nth(Statistic):
+    """The accuracy of the n-th class from below."""
+
+    def __init__(self, *, n: int = 0) -> None:
+        self.n = n
+
+    def per_task(self, outcomes: Outcomes) -> FloatArray:
+        return np.sort(outcomes.class_accuracy, axis=1)[:, self.n]
+
+
+def test_one_run_is_not_given_two_values_of_a_statistic(tmp_path: Path) -> None:
+    asked = [[{"name": Nth, "n": n}] for n in (0, 4)]
+    with pytest.raises(OptionError, match="'nth'"):
+        fsf_api.sweep(method="ncc", statistics=asked, runs_dir=tmp_path, **FEW)

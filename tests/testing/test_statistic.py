@@ -80,6 +80,13 @@ class Overconfident(Spread):
         return mean + 0.01, mean + 0.02
 
 
+class Optimist(Spread):
+    """It takes what guessing gives for what Acc would have."""
+
+    def guessing(self, n_way, n_query):
+        return 1 / n_way
+
+
 class Muttering(Spread):
     """A sentence instead of a list of sentences."""
 
@@ -171,6 +178,7 @@ BROKEN = {
     "check_outcomes_unchanged": Destructive,
     "check_no_memory": Remembering,
     "check_without_predictions": Peeping,
+    "check_guessing": Optimist,
     "check_notes": Muttering,
     "check_fresh_process": Hashed,
 }

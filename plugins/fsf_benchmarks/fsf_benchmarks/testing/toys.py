@@ -141,8 +141,8 @@ def _toy_estimates(arms: tuple[str, ...], contrast: Contrast, seed: int) -> dict
             estimate = Estimate(
                 statistic,
                 value,
-                value - 0.05,
-                value + 0.05,
+                value - 0.05 - 0.0001 * seed,
+                value + 0.05 + 0.0002 * seed,
                 0.95,
                 "closed",
                 False,

@@ -187,6 +187,31 @@ def check_none_left_over(make: Make) -> None:
             path.write_bytes(sound)
 
 
+@suite.check(after=[check_none_left_over])
+def check_values_exact(make: Make) -> None:
+    """Weights keep every digit of the file."""
+    import torch
+
+    with _checkpoint(make) as folder:
+        for path in _files(folder):
+            try:
+                content = torch.load(path, weights_only=True, map_location="cpu")
+            except Exception:
+                continue  # it is no file of PyTorch
+            read = []
+            for value in (1.0, 1.0001):
+                for state in _states(content):
+                    floats = {n: t for n, t in state.items() if t.dtype == torch.float32}
+                    state.update({name: t.fill_(value) for name, t in floats.items()})
+                torch.save(content, path)
+                try:
+                    read.append(_described(make().read(folder))["weights"])
+                except DataError:
+                    break  # it knows what it reads
+            if len(read) == 2 and list(_states(content)):
+                require(read[0] != read[1], f"{path.name}: 1 and 1.0001 are read as one weight")
+
+
 def _states(content: object) -> Iterator[dict[str, Any]]:
     """Yield the mappings of a checkpoint that hold tensors only."""
     import torch

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from fsf_reports.interfaces import PageWriter, ReportPage, ReportPart
 from fsf_reports.testing.toys import toy_figure, toy_runs
 from fsf_reports.values import (
+    Block,
     Entry,
     Gallery,
     ImageGroup,
@@ -64,15 +65,24 @@ def _squeezed(text: str) -> str:
 
 
 def _page(names: tuple[str, ...] = ("first", "second")) -> ReportPage:
-    """Return a page with a block of every kind."""
+    """Return a page with two blocks of every kind."""
     first, second = names[:2]
-    runs = toy_runs(2, names=names)
+    again = _blocks((f"{first} again", f"{second} again"))
+    parts = (
+        ReportPart("shown", f"Shown {first}", (*_blocks(names), *again)),
+        ReportPart("failed", f"Failed {first}", problem=f"Because of {second}"),
+    )
+    return ReportPage(f"Report on {first}", parts, toy_runs(2, names=names))
+
+
+def _blocks(names: tuple[str, ...]) -> tuple[Block, ...]:
+    first, second = names[:2]
     entries = (
         Entry((first,), second, Quantity.around(50.0, 2.0), printed=Quantity(51.0), mark="best"),
         Entry((second,), second, None, f"no value of {first}"),
     )
     table = TableDeclaration(f"Table of {first}", second, (first,), entries, (f"Note on {second}",))
-    blocks = (
+    return (
         Text((f"Text of {first}",), "lead", f"Title of {first}"),
         table,
         toy_figure("whiskers", names=names),
@@ -80,11 +90,6 @@ def _page(names: tuple[str, ...] = ("first", "second")) -> ReportPage:
         TaskBrowser((0, 1)),
         Listing(f"Listing of {first}", f"{second}\n{first}", "shell"),
     )
-    parts = (
-        ReportPart("shown", f"Shown {first}", blocks),
-        ReportPart("failed", f"Failed {first}", problem=f"Because of {second}"),
-    )
-    return ReportPage(f"Report on {first}", parts, runs)
 
 
 @suite.check()
@@ -104,7 +109,8 @@ def check_content(make: Make) -> None:
     for wanted in (
         "Shown first", "Text of first", "Title of first", "Table of first", "50.00 ± 2.00", "51.00",
         "no value of first", "Note on second", "Gallery of first", "Group of second",
-        "Listing of first", "Failed first", "Because of second",
+        "Listing of first", "Failed first", "Because of second", "Text of first again",
+        "no value of first again", "Note on second again", "Group of second again",
     ):  # fmt: skip
         require(wanted in shown, f"the page does not show {wanted!r}")
 

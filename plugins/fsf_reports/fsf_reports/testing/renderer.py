@@ -124,6 +124,7 @@ def _changes(figure: FigureDeclaration) -> Iterator[tuple[str, FigureDeclaration
     wider = Quantity(point.y.value, point.y.low - 3, point.y.high + 3, point.y.unit)
     for what, quantity in (
         ("a value", Quantity.around(point.y.value + 3, 2)),
+        ("half a unit", Quantity.around(point.y.value + 0.4, 2)),
         ("an interval", wider),
         ("a lower bound", Quantity(point.y.value, point.y.low - 3, point.y.high, point.y.unit)),
         ("a value that is missing", None),

@@ -13,8 +13,8 @@ import numpy as np
 from fsf_tools.sharing import Do, sharing_of
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.session import Session, open_session
-from fsframework.api.stores import feature_store
-from fsframework.errors import FsfError, argument
+from fsframework.api.stores import FeatureStore, feature_store
+from fsframework.errors import FsfError, OptionError, argument
 
 __all__ = ["EmbeddedImages", "embed_described", "embed_images"]
 
@@ -77,7 +77,7 @@ def embed_described(
         plugins: the files of the session's plugins, for the workers of a launcher.
     """
     sharing, tree = sharing_of(_embedding, tree, session, plugins)
-    features = feature_store(resolved(tree, session), session)
+    features = _features(tree, session)
     reporter = session.reporter
     missing = features.missing(reporter)
     if missing.size and sharing is not None:
@@ -88,13 +88,35 @@ def embed_described(
     return EmbeddedImages(features.path, features.shape, int(missing.size), size)
 
 
+def _features(tree: Mapping[str, Any], session: Session) -> FeatureStore:
+    """Return the store of the features that a tree describes.
+
+    Raises:
+        OptionError: the model is to be trained first, or its method works on images.
+    """
+    experiment = resolved(tree, session)
+    if experiment.learns:
+        raise OptionError(
+            f"{experiment.method.called} is to be trained, and has features only then; train it "
+            f"with fsf run and give the run with {argument('model')}, or train nothing with "
+            f"{argument('training.epochs', 0)}"
+        )
+    method = experiment.method.create()
+    if method.consumes == "images" and not method.embeds_images:
+        raise OptionError(
+            f"{experiment.method.called} adapts its backbone to each task, so that images have no "
+            "features that could be kept"
+        )
+    return feature_store(experiment, session)
+
+
 def _embedding(tree: Mapping[str, Any], session: Session, options: Mapping[str, Any]) -> Do:
     """Return what a worker does.
 
     Raises:
         FsfError: its features would be others.
     """
-    features = feature_store(resolved(tree, session), session)
+    features = _features(tree, session)
     if features.key != options["key"]:
         raise FsfError(
             "this worker would compute other features than the command that started it, as on "
