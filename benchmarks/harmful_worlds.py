@@ -301,8 +301,11 @@ class Count:
     def add(self, rows: Sequence[fsf_statistics.PairRow], costs: Costs, ts: Costs) -> None:
         """Count the rows of one report."""
         for row in rows:
-            pair = row.question, int(row.class_name[1:]), int(row.word[1:])
-            cost, estimate = costs[pair], row.estimate
+            label, words = int(row.class_name[1:]), (row.word, *row.inseparable)
+            pairs = [(row.question, label, int(word[1:])) for word in words]
+            # Of words that cannot be told apart, the cost is that of all together.
+            cost, estimate = sum(costs.get(pair, 0.0) for pair in pairs), row.estimate
+            pair = pairs[0]
             self.looked += 1
             self.large += cost >= LARGE
             self.plain.append((ts[pair], cost))

@@ -367,6 +367,7 @@ def test_a_bad_override_is_told(grid: Grid, tmp_path: Path, override: str, part:
         ({"detector": ["toy-eyes"]}, {}, {"attributes": "column:words"}, "either read from column"),
         ({}, {"ifsl": True, "ablation": True}, {}, "ifsl makes Table S10 and no other"),
         ({}, {"ifsl": True, "agreement": True}, {}, "ifsl makes Table S10 and no other"),
+        ({}, {"counts": True, "settings": True}, {}, "counts makes Tables 2 and S1 and no other"),
         ({}, {"ifsl": True, "training_shots": True}, {}, "ifsl makes Table S10 and no other"),
     ],
 )

@@ -202,6 +202,8 @@ def test_the_published_tasks_are_those_that_are_drawn(shot: int) -> None:
         (("--shot", "3"), ("--shot 3", "1, 5, 10")),
         (("--model", "nowhere"), ("no run 'nowhere'",)),
         (("--tasks", "7"), ("--tasks: the benchmark open-intervals sets this itself",)),
+        (("-o", "benchmark.only=7"), ("only: must be among 1, 2, 3, 4, figure-1",)),
+        (("-o", "benchmark.trials=0"), ("trials must be at least 1",)),
         (("-o", "benchmark.baseline=conv64f XX"), ("conv64f NCC, conv64f LR",)),
     ],
 )

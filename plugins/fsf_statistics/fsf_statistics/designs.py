@@ -30,7 +30,7 @@ _FEWEST_IMAGES = 3
 _LEAST_LEVEL = 0.005
 """Share of its variation that the mean effect of tied words needs to be estimated."""
 
-_HELD = 5.0
+_HELD = 2.0
 """Answers at the mean that an image's own difficulty is estimated with."""
 
 _RIVAL = 75.0

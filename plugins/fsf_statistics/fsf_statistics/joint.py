@@ -12,9 +12,9 @@ from fsframework.values import BoolArray, FloatArray, IntArray
 
 __all__ = ["LEAST_APART", "Effects", "Rows", "groups_of_words"]
 
-LEAST_APART = 0.1
+LEAST_APART = 0.05
 """Share of its variation that a direction of the words needs to be estimated: two words that are
-correlated by more than 0.9 cannot be told apart."""
+correlated by more than 0.95 cannot be told apart."""
 
 _ALIKE = 0.3
 """Two words whose estimates share this much are one group."""

@@ -19,8 +19,10 @@ __all__ = [
     "simes",
 ]
 
-_SPREADS = 0.01 * 2 ** (np.arange(13) / 2)
-"""Standard deviations of the normal distributions that the prior mixes with no effect at all."""
+_SPREADS = 0.03 * 2 ** (np.arange(9) / 2)
+"""Standard deviations of the normal distributions that the prior mixes with no effect at all.
+
+Narrower ones would pass for no effect, and take weight from it."""
 
 _NONE_LIKELIER = 10.0
 """Effects of zero that the prior counts besides those observed, so that it errs on that side."""
