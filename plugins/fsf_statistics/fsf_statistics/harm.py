@@ -59,6 +59,9 @@ LEAST_HARM = 0.04
 MOST_WRONG = 0.1
 """Expected share of pairs without harm among those reported."""
 
+_MOST_LOCAL = 2.0
+"""How much likelier than the reported pairs on average a single one may be to do no harm."""
+
 _FEWEST_CLASSES = 3
 """Classes that the mean of what other classes draw to themselves needs."""
 
@@ -233,7 +236,8 @@ def harmful_pairs(
        distribution; ``with_word`` is what was observed, ``without`` that plus the cost before
        shrinkage.
     3. Pairs that cost at least ``least`` are reported, the most certain first, as long as the
-       expected share of those without harm among them is at most ``wrong`` (``share_wrong``).
+       expected share of those without harm among them is at most ``wrong`` (``share_wrong``) and
+       each of them does no harm with a probability of at most twice that (``false_sign``).
        Nothing is reported if Simes' test of "no word hurts any class" has p (``p_any``) above half
        of ``1 - level``, so that at most ``1 - level`` of reports about nothing show any pair.
 
@@ -402,6 +406,7 @@ class _Design:
         low, high = np.minimum(low, mean), np.maximum(high, mean)
         wrong = shares_wrong(false_sign, mean >= limits.least)
         harmful = (mean >= limits.least) & (wrong <= limits.wrong) & (p_any <= limits.by_chance)
+        harmful &= false_sign <= _MOST_LOCAL * limits.wrong
         names = [(one.name, words) for one in self.classes for words in one.words]
         rows = [
             PairRow(
