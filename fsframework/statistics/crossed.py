@@ -157,7 +157,7 @@ def _rest(values: FloatArray) -> float:
     seeds, tasks = values.shape
     rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
     freedom = max(seeds - 1, 1) * (tasks - 1)  # a single model leaves a rest of 0
-    return float(np.square(rest).sum()) / freedom / rest.size
+    return float(np.square(rest).sum() / (freedom * rest.size))
 
 
 def _half_width(parts: Sequence[_Part], level: float) -> float:

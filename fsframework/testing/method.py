@@ -701,8 +701,8 @@ def check_bases_act(make: Make) -> None:
     asked: list[FewShotMethod] = []
     acted: list[FewShotMethod] = []
     for base in method.bases:
-        base.loss = _noting(asked, base, base.loss)  # type: ignore[method-assign]
-        base.after_step = _noting(acted, base, base.after_step)  # type: ignore[method-assign]
+        for name, noted in (("loss", asked), ("after_step", acted)):
+            setattr(base, name, _noting(noted, base, getattr(base, name)))
     _step(method, 0)
     idle = [type(base).__name__ for base in asked if not any(base is one for one in acted)]
     require(not idle, f"after_step of {', '.join(idle)} is not called although its loss was asked")

@@ -121,8 +121,8 @@ def check_seed_matters(make: Make) -> None:
         first, second = ({one.tobytes() for one in _draw(make(), 100, s).images} for s in (0, 1))
         require(not first & second, "seeds 0 and 1 have tasks in common")
         require(len(first) == 100, f"only {len(first)} of 100 tasks are different")
-        classes = [_draw(make(), 100, seed).classes for seed in (0, 1)]
-        same = np.array_equal(*classes) and len(np.unique(classes[0], axis=0)) > 1
+        one, other = (_draw(make(), 100, seed).classes for seed in (0, 1))
+        same = np.array_equal(one, other) and len(np.unique(one, axis=0)) > 1
         require(not same, "seeds 0 and 1 have the same classes, task by task")
 
 

@@ -47,7 +47,7 @@ def rank_agreements(groups: Sequence[Sequence[Column]], places: Sequence[str]) -
         yield (
             f"Spearman's rank correlation of robustness between {here} and {there}: {one.rho:.2f} "
             f"[{one.rho_low:.2f}, {one.rho_high:.2f}] over {len(shared)} methods "
-            f"({100 * one.level:g} %, resampling methods)."
+            f"({100 * one.level:g} % interval over methods)."
         )
 
 

@@ -448,11 +448,12 @@ def _over_tasks(weights: FloatArray, cells: Sequence[CellsOfModel], *, paired: b
     parts = []
     for own, values in zip(weights, arms, strict=True):
         tasks = _quadratic(own, np.column_stack([v.mean(axis=0) for v in values]))
-        rest = [
+        of_each = [
             np.square(_rest(v)).sum() / (max(len(v) - 1, 1) * (v.shape[1] - 1) * v.size)
             for v in values
         ]
-        parts.append((np.maximum(tasks - own**2 @ np.array(rest), 0.0), values[0].shape[1] - 1.0))
+        rest = own**2 @ np.array(of_each)
+        parts.append((np.maximum(tasks - rest, 0.0), values[0].shape[1] - 1.0))
     return _welch(parts)
 
 
@@ -506,9 +507,8 @@ def _welch(parts: Sequence[tuple[FloatArray, float]]) -> _Part:
 def _half_widths(parts: Sequence[_Part], level: float | FloatArray) -> FloatArray:
     """Return half-widths, each part with its own quantile of Student's t."""
     quantile = (1 + np.asarray(level)) / 2
-    return np.sqrt(
-        np.sum([special.stdtrit(freedom, quantile) ** 2 * v for v, freedom in parts], axis=0)
-    )
+    squares = [special.stdtrit(freedom, quantile) ** 2 * v for v, freedom in parts]
+    return np.asarray(np.sqrt(np.sum(squares, axis=0)))
 
 
 def _p(values: FloatArray, parts: Sequence[_Part]) -> FloatArray:
@@ -614,7 +614,7 @@ def _far_from_the_others(
     np.fill_diagonal(moved, np.nan)
     if np.isnan(moved).all():
         return
-    place, other = np.unravel_index(np.nanargmax(moved), moved.shape)
+    place, other = divmod(int(np.nanargmax(moved)), len(cells))
     half = own[cells[other].label].half_width
     if moved[place, other] > half:
         yield (
