@@ -46,7 +46,7 @@ from fsframework.engine.progress import Advance
 from fsframework.engine.session import Session
 from fsframework.engine.stages import Stage, changed_options, stage_digests
 from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
-from fsframework.interfaces.method import Batch
+from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.records import Epoch, RunRecord
 from fsframework.values import TaskSet, digest_of
 
@@ -159,7 +159,7 @@ class Training:
             fsframework.__version__,
             [split.digest for split in self.splits],
             [split.pool.fingerprint for split in self.splits],
-            [experiment.backbone.fingerprint, experiment.method.fingerprint],
+            [experiment.backbone.fingerprint, self._method_fingerprint(model)],
             [model.weights_digest()],
             canonical([changed_options(experiment.stages), self.way_shot, seed]),
             [self.episodes.fingerprint],
@@ -171,6 +171,15 @@ class Training:
             trained = self._trained(model, folder, watch)
         watch(trained.history)
         return trained
+
+    def _method_fingerprint(self, model: FewShotModel) -> str:
+        """Return the method's fingerprint, or nothing where other methods train all of the model.
+
+        So what ``baseline`` trains for ``ncc`` is not trained again for ``knn``.
+        """
+        bare = type(model.method).build is FewShotMethod.build
+        others = all(stage.method for stage in self.experiment.stages)
+        return "" if bare and others else self.experiment.method.fingerprint
 
     def _trained(
         self, model: FewShotModel, folder: Path, watch: Callable[[Sequence[Epoch]], None]

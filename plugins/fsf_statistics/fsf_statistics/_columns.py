@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from fsf_statistics.robustness import effective_robustness
 from fsframework.api.headlines import head_of, measures_of_table
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Statistic
@@ -164,6 +163,8 @@ def _robustness(
     """Yield the effective robustness of rows, if enough of them lie on a line."""
     if len(results) < FEWEST_ORDERED:
         return
+    from fsf_statistics.robustness import effective_robustness  # which imports scipy.stats
+
     try:
         found = effective_robustness(results, statistic, level=how.choice.level)
     except (DataError, OptionError):

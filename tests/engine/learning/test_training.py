@@ -263,6 +263,17 @@ def test_the_backbone_may_be_trained_by_another_method() -> None:
     assert training.best_validation_accuracy is not None
 
 
+def test_what_another_method_trains_is_shared_by_methods_that_add_nothing(tmp_path: Path) -> None:
+    stage = {**ONCE, "method": "baseline"}
+
+    def trainings(method: Any, *stages: dict[str, Any]) -> int:
+        run(tmp_path, method=method, training=list(stages))
+        return len([*tmp_path.glob("cache/training/*/weights.safetensors")])
+
+    assert trainings("ncc", stage) == trainings("knn", stage) == 1
+    assert trainings(PixelPrototypes, stage) == 2  # holds the backbone itself
+
+
 HEARD: list[Batch] = []
 
 

@@ -26,7 +26,6 @@ class Leaderboard(Section):
             yield Text(("Each set of tasks has its own tables.",))
         for number, group in enumerate(groups, start=1):
             found = headline_of(group)
-            yield Text((" ".join(found.sentences),))
             name = numbered("Leaderboard", number, groups)
             yield dataclasses.replace(table_of_headline(found), name=name)
             yield every_measure(group, numbered("Every measure", number, groups))
