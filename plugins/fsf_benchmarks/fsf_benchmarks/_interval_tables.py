@@ -284,7 +284,8 @@ def _signs(
         runs = {one.tags["contestant"]: one for one in found.where(**setting._asdict())}
         for first, second in pairs:
             row = (setting.dataset, str(setting.shot), first, second)
-            facts = {"second": second, **about(runs[first])}
+            methods = ";".join(runs[one].tags["method"] for one in (first, second))
+            facts = {**about(runs[first]), "method": methods}
             for kind, column in _COLUMNS.items():
                 if table == "3" and kind == "closed":
                     continue

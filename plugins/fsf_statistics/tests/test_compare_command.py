@@ -140,7 +140,7 @@ def test_runs_of_several_seeds_are_one_row(fsf: Fsf) -> None:
     assert {row[one]: row[f"{one}_seeds"] for row in rows for one in ("first", "second")} == seeds
     assert "--interval percentile" in refused(fsf, "compare", "runs", "--interval", "percentile")
     runs = [row["run"] for row in json.loads(fsf("runs", "list", "--json").stdout)]
-    columns = ("--columns", "acc-random", "wacc-random", "--resamples", "50")
+    columns = ("--columns", "acc-random", "wacc-random")
     heads, row = (line.split() for line in fsf("rank", *runs, *columns).stdout.splitlines()[1:3])
     assert (heads[:2], row[:4]) == (["rows", "seeds"], ["3", "1", "to", "3"])
     (part,) = json.loads(fsf("rank", *runs, *columns, "--json").stdout)["parts"]

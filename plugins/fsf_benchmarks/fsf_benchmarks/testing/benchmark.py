@@ -254,7 +254,7 @@ def _require_in_place(make: Make, usual: BenchmarkResults) -> None:
     for where, tags in moving.items():
         named = _named_tags(before[where][0], tags_of)
         require(
-            any(all(own.get(key) == value for key, value in named.items()) for own in tags),
+            any(all(own.get(key) in values for key, values in named.items()) for own in tags),
             f"{', '.join(where)} moves with the experiment {dict(tags[0])}, not with {named}",
         )
 
@@ -283,14 +283,22 @@ def _values(
     return found
 
 
-def _named_tags(about: Mapping[str, Any], tags: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the tags that names of a value are, by key or where no other key has such a tag."""
+def _named_tags(
+    about: Mapping[str, Any], tags: Iterable[Mapping[str, Any]]
+) -> dict[str, list[Any]]:
+    """Return the tags that names of a value are, by key or where no other key has such a tag.
+
+    A value of two experiments, such as a difference, may name both.
+    """
     known = {(key, str(value)): value for one in tags for key, value in one.items()}
-    named = {key: known[key, str(text)] for key, text in about.items() if (key, str(text)) in known}
+    by_key = {
+        key: known[key, str(text)] for key, text in about.items() if (key, str(text)) in known
+    }
+    named = {key: [value] for key, value in by_key.items()}
     for text in map(str, about.values()):
         keys = [key for key, value in known if value == text]
-        if len(keys) == 1 and not text.isdigit():
-            named.setdefault(keys[0], known[keys[0], text])
+        if len(keys) == 1 and not text.isdigit() and keys[0] not in by_key:
+            named.setdefault(keys[0], []).append(known[keys[0], text])
     return named
 
 
