@@ -34,15 +34,18 @@ def require_one_spelling(sets: Iterable[frozenset[str]]) -> None:
 
 
 class ToldExactly:
-    """Requires of each option that ``provenance`` tells of all its values, or of none."""
+    """Requires of each option that ``provenance`` tells of all its values, or of none.
+
+    Names are not looked at: ``auto`` may be one of the others.
+    """
 
     def __init__(self) -> None:
         self._same: dict[str, bool] = {}
 
-    def note(self, option: str, *, same: bool) -> None:
+    def note(self, option: str, value: object, *, same: bool) -> None:
         """Take down whether provenance stays the same with another value of an option."""
         require(
-            self._same.setdefault(option, same) == same,
+            isinstance(value, str) or self._same.setdefault(option, same) == same,
             f"provenance tells of some values of the option {option!r} as of others",
         )
 

@@ -142,11 +142,14 @@ def check_pretrained(make: Make) -> None:
     backbones = _made(make, 0), _made(make, 1)
     if type(backbones[0]).load_pretrained is Backbone.load_pretrained:
         raise NotApplicable("it has no pretrained weights")
+    drawn = copy.deepcopy(backbones[0].state_dict())
     for backbone in backbones:
         try:
             backbone.load_pretrained(offline=True)
         except FsfError as error:
             raise NotApplicable(f"its weights are not here: {error}") from None
+    if all(tensor.equal(drawn[name]) for name, tensor in backbones[0].state_dict().items()):
+        raise NotApplicable("with these options it loads no weights")
     first, second = (backbone.state_dict() for backbone in backbones)
     left = [name for name, tensor in first.items() if not tensor.equal(second[name])]
     require(not left, f"load_pretrained leaves random weights: {', '.join(left[:3])}")

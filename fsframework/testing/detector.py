@@ -266,7 +266,7 @@ def check_options_told(make: Make) -> None:
             same = dict(other.provenance()) == told
         except FsfError:
             continue  # what this value needs is not here
-        exact.note(option, same=same)
+        exact.note(option, getattr(other, option), same=same)
         if same:
             expected = expected or detector.detect(images)
             require_same_words(option, expected, functools.partial(other.detect, images))

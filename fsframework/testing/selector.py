@@ -114,7 +114,7 @@ def check_options_told(make: Make) -> None:
     exact = ToldExactly()
     for option, other in variants(make):
         same = dict(other.provenance()) == told
-        exact.note(option, same=same)
+        exact.note(option, getattr(other, option), same=same)
         if same:
             require_same_words(option, expected, functools.partial(other.select, _CAPTIONS))
 

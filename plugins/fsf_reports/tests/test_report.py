@@ -128,7 +128,7 @@ def test_two_hundred_runs_leave_out_what_does_not_fit() -> None:
     assert "175 further runs" in blocks[1].paragraphs[0]
     figures = [b for b in Figures().blocks(runs) if isinstance(b, FigureDeclaration)]
     assert len(figures[-1].points) == 60
-    assert "The 140 larger gaps are in the table." in figures[-1].title
+    assert "140 more are in the table" in figures[-1].title
 
 
 def test_harmful_pairs_are_those_of_the_public_function() -> None:
