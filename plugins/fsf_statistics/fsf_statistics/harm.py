@@ -59,7 +59,7 @@ LEAST_HARM = 0.04
 MOST_WRONG = 0.1
 """Expected share of pairs without harm among those reported."""
 
-_MOST_LOCAL = 2.0
+_MOST_LOCAL = 4.0
 """How much likelier than the reported pairs on average a single one may be to do no harm."""
 
 _FEWEST_CLASSES = 3
