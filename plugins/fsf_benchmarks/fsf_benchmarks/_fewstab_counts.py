@@ -63,7 +63,7 @@ def _printed_splits() -> Mapping[tuple[str, str, str], Quantity]:
 
 
 def _words_of(results: Iterable[ExperimentResult]) -> tuple[AttributeTable | None, Any, str]:
-    """Return the words of the first finished run, its images, or why there are none."""
+    """Return the words of the first finished run, its images, or the reason why it has none."""
     reason = "none: no run is finished"
     for result in results:
         if result.folder is None:

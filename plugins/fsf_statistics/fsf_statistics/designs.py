@@ -213,7 +213,7 @@ def drawn_away(rows: Rows, found: Effects) -> float:
         rows: those of "the word is tied"; ``found`` what they tell.
 
     Returns:
-        The mean over such queries; NaN if there are none.
+        The mean over such queries; NaN without such queries.
     """
     pull = slice(rows.doubtful, 2 * rows.doubtful)
     counts = rows.nuisance[:, pull].sum(axis=0)

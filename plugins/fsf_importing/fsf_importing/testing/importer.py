@@ -169,12 +169,8 @@ def check_none_left_over(make: Make) -> None:
     with _checkpoint(make) as folder:
         files = _files(folder)
         weights = len(make().read(folder).weights)
-        for path in files:
+        for path, content in _contents(files):
             sound = path.read_bytes()
-            try:
-                content = torch.load(path, weights_only=True, map_location="cpu")
-            except Exception:
-                continue  # it is no file of PyTorch
             for state in _states(content):
                 state["unknown_to_the_importer.weight"] = torch.zeros(3)
                 torch.save(content, path)
@@ -193,11 +189,7 @@ def check_values_exact(make: Make) -> None:
     import torch
 
     with _checkpoint(make) as folder:
-        for path in _files(folder):
-            try:
-                content = torch.load(path, weights_only=True, map_location="cpu")
-            except Exception:
-                continue  # it is no file of PyTorch
+        for path, content in _contents(_files(folder)):
             read = []
             for value in (1.0, 1.0001):
                 for state in _states(content):
@@ -210,6 +202,18 @@ def check_values_exact(make: Make) -> None:
                     break  # it knows what it reads
             if len(read) == 2 and list(_states(content)):
                 require(read[0] != read[1], f"{path.name}: 1 and 1.0001 are read as one weight")
+
+
+def _contents(files: list[Path]) -> Iterator[tuple[Path, Any]]:
+    """Yield those files that PyTorch wrote, and what they contain."""
+    import torch
+
+    for path in files:
+        try:
+            content = torch.load(path, weights_only=True, map_location="cpu")
+        except (pickle.UnpicklingError, RuntimeError, ValueError, LookupError, EOFError):
+            continue  # it is no file of PyTorch
+        yield path, content
 
 
 def _states(content: object) -> Iterator[dict[str, Any]]:
