@@ -7,9 +7,7 @@ import sys
 
 import numpy as np
 
-from fsframework._calls import seeded
-
-__all__ = ["global_states", "scramble", "seeded"]
+__all__ = ["global_states", "scramble"]
 
 
 def scramble() -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from fsframework._calls import seeded
 from fsframework.components.kinds import kind_of
 from fsframework.components.package_files import top_level
 from fsframework.components.registry import Registry, kebab
@@ -22,7 +23,6 @@ from fsframework.errors import FsfError, PluginError
 from fsframework.interfaces.component import Configurable
 from fsframework.interfaces.detector import AttributeDetector
 from fsframework.interfaces.launcher import Launcher
-from fsframework.testing._random import seeded
 
 __all__ = [
     "Answers",

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fsframework.testing._random import scramble, seeded
+from fsframework._calls import seeded
+from fsframework.testing._random import scramble
 from fsframework.testing._suite import require
 
 __all__ = ["Snapshot", "require_close", "snapshot", "usual_settings"]

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fsframework._calls import seeded
 from fsframework.errors import FsfError, OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.testing._meta import fault_on_meta
-from fsframework.testing._random import seeded
 from fsframework.testing._suite import ConformanceError, Make, NotApplicable, Suite, require
 from fsframework.testing._tensors import require_close, snapshot, usual_settings
 

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsframework._calls import seeded
 from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.interfaces.views import ViewMaker, Views
 from fsframework.interfaces.wrapping import MethodWrapper
 from fsframework.testing._meta import fault_on_meta
-from fsframework.testing._random import seeded
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
 from fsframework.testing._tensors import require_close, snapshot, usual_settings
 

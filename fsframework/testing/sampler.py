@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from fsframework._calls import seeded
 from fsframework.components.kinds import kind_of
 from fsframework.errors import DataError, FsfError, InfeasibleTask, OptionError
 from fsframework.interfaces.sampler import Control, TaskSampler
-from fsframework.testing._random import global_states, scramble, seeded
+from fsframework.testing._random import global_states, scramble
 from fsframework.testing._suite import (
     ConformanceError,
     Make,

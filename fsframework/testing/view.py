@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fsframework._calls import seeded
 from fsframework.interfaces.views import ViewMaker, Views
-from fsframework.testing._random import seeded
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
 
 suite = Suite(ViewMaker)
