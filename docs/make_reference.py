@@ -106,7 +106,7 @@ def _spelt(kind: Any) -> str:
 
 
 MADE = {
-    ROOT / "docs" / "options.md": page,
+    ROOT / "docs" / "reference" / "options.md": page,
     ROOT / "fsframework" / "api" / "arguments.pyi": signature,
 }
 """Functions by the file that each makes."""

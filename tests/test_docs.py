@@ -25,8 +25,13 @@ from tests.conftest import Fsf
 from tests.toys import image_folder
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 ALL = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -90,20 +95,20 @@ def beside_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if python_of(p)], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [p for p in PAGES if python_of(p)], ids=named)
 def test_python_runs(page: Path, beside_images: Path) -> None:
     run_page(page, beside_images)
 
 
 @pytest.mark.slow
 def test_python_that_takes_long_runs(beside_images: Path) -> None:
-    run_page(ROOT / "docs" / "python.md", beside_images, long=True)
+    run_page(ROOT / "docs" / "guides" / "python.md", beside_images, long=True)
 
 
 def test_plugins_keep_their_contracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     registry = Registry()
-    found = registry.load_file(saved(ROOT / "docs" / "writing-plugins.md", tmp_path))
+    found = registry.load_file(saved(ROOT / "docs" / "extend" / "index.md", tmp_path))
     kinds = {plugin.kind for plugin in found}
     assert kinds == set(registry.kinds) - {"command"}
     for plugin in found:
@@ -117,7 +122,7 @@ def test_plugins_keep_their_contracts(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_command_is_installed_checked_and_run(
     distribution: Callable[..., None], fsf: Fsf, tmp_path: Path
 ) -> None:
-    text = (ROOT / "docs" / "writing-plugins.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "extend" / "index.md").read_text(encoding="utf-8")
     blocks = [(block[1], block[2]) for block in FENCE.finditer(text)]
     [source] = [body for kind, body in blocks if kind == "python" and "@command()" in body]
     [described] = [body for kind, body in blocks if kind == "toml" and "summary = " in body]
@@ -174,11 +179,13 @@ def test_environment_variables() -> None:
                 inner = inner.load() if isinstance(inner, InstalledEntry) else inner
                 yield from declared(inner, click.Context(inner, context))
 
-    listed = re.findall(r"FSF_[A-Z]+", (ROOT / "docs" / "files.md").read_text(encoding="utf-8"))
+    listed = re.findall(
+        r"FSF_[A-Z]+", (ROOT / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
+    )
     assert set(listed) == set(declared(cli, click.Context(cli)))
 
 
-@pytest.mark.parametrize("page", ALL, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", ALL, ids=named)
 def test_links_lead_somewhere(page: Path) -> None:
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)#]+)", text):

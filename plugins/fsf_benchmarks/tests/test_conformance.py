@@ -14,7 +14,7 @@ from fsf_benchmarks import Contexts, FewStab, MetaCoCo, OpenIntervals, PrintedVa
 from fsframework.testing import Check, Make, parametrize_with_checks
 from tests.conftest import Fsf
 
-DOCS = Path(__file__).parents[3] / "docs" / "writing-plugins.md"
+DOCS = Path(__file__).parents[3] / "docs" / "extend" / "index.md"
 SMALL = ("--dataset", "planted", "-o", "dataset.size=16", "-o", "dataset.n_per_class=30")
 
 
