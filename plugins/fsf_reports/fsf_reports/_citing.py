@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from fsframework.components.registry import Registry
-from fsframework.errors import FsfError
 
 __all__ = ["citations"]
 
@@ -65,11 +63,7 @@ class _Reference:
         )
 
 
-def citations(
-    records: Iterable[Mapping[str, Any]],
-    plugins: Sequence[str | Path] = (),
-    data: Mapping[str, str] | None = None,
-) -> str:
+def citations(records: Iterable[Mapping[str, Any]], data: Mapping[str, str] | None = None) -> str:
     """Return BibTeX of what runs used: their plugins, data, intervals, and this software.
 
     A plugin declares its source in its docstring: ``Source: Snell, Swersky and Zemel 2017,
@@ -77,20 +71,19 @@ def citations(
 
     Args:
         records: of the runs, as ``run.json`` holds them.
-        plugins: Python files whose plugin classes are loaded too.
         data: citations of data sets in words, by name: also of those that no plugin describes.
     """
-    registry, found = Registry(plugins), dict[str, _Reference]()
+    found: dict[str, _Reference] = {}
     versions: dict[str, str] = {}
     silent: dict[str, None] = {}
     for record in records:
         versions |= _versions(record)
-        for kind, name in _plugins(record):
-            references = list(_declared(registry, kind, name))
+        for plugin in _plugins(record):
+            references, of = list(_declared(plugin)), f"{plugin['kind']} {plugin['name']}"
             for reference in references:
-                _add(found, reference, f"{kind} {name}")
+                _add(found, reference, of)
             if not references:
-                silent[f"{kind} {name}"] = None
+                silent[of] = None
         for reference, of in _of_intervals(record):
             _add(found, reference, of)
     for name, told in (data or {}).items():
@@ -102,10 +95,10 @@ def citations(
     return "\n\n".join(entries)
 
 
-def _plugins(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return kind and name of the plugins that a run used, methods first."""
-    used = [(plugin["kind"], plugin["name"]) for plugin in record["plugins"]]
-    return sorted((one for one in used if one[0] in _KINDS), key=lambda one: _KINDS.index(one[0]))
+def _plugins(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the plugins that a run used, methods first."""
+    used = (plugin for plugin in record["plugins"] if plugin["kind"] in _KINDS)
+    return sorted(used, key=lambda plugin: _KINDS.index(plugin["kind"]))
 
 
 def _versions(record: Mapping[str, Any]) -> dict[str, str]:
@@ -123,14 +116,16 @@ def _of_intervals(record: Mapping[str, Any]) -> Iterator[tuple[_Reference, str]]
             yield reference, f"intervals {estimate['estimator']}"
 
 
-def _declared(registry: Registry, kind: str, name: str) -> Iterator[_Reference]:
-    """Yield the publications that a plugin declares; none if it is no longer installed."""
+def _declared(plugin: Mapping[str, Any]) -> Iterator[_Reference]:
+    """Yield the publications that an installed plugin declares; none for a file of one's own."""
+    module, _, name = plugin["target"].partition(":")
     try:
-        told = inspect.getdoc(registry.load(kind, name)) or ""
-    except FsfError:
+        told = inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
+    except (ImportError, AttributeError, ValueError):
         return
+    pattern = _DATA if plugin["kind"] == "dataset" else _PAPER
     for source in _SOURCE.findall(told):
-        yield from _parsed(_DATA if kind == "dataset" else _PAPER, " ".join(source.split()))
+        yield from _parsed(pattern, " ".join(source.split()))
 
 
 def _parsed(pattern: re.Pattern[str], text: str) -> Iterator[_Reference]:

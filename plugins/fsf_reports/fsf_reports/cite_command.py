@@ -14,8 +14,8 @@ __all__ = ["cite"]
 
 @command()
 @runs_argument()
-@shared("runs-dir", "plugin")
-def cite(run_list: tuple[str, ...], runs_dir: Path, plugin_files: tuple[Path, ...]) -> None:
+@shared("runs-dir")
+def cite(run_list: tuple[str, ...], runs_dir: Path) -> None:
     """Print BibTeX of what runs used.
 
     RUN is a folder, the name or beginning of the name of one in the runs folder, or a folder of
@@ -31,4 +31,4 @@ def cite(run_list: tuple[str, ...], runs_dir: Path, plugin_files: tuple[Path, ..
     from fsf_reports._report import opened_runs
 
     found = opened_runs(run_list, runs_dir)
-    click.echo(citations([run.record.to_json() for run in found], plugin_files))
+    click.echo(citations([run.record.to_json() for run in found]))
