@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-
 __all__ = ["citations"]
 
 _SOURCE = re.compile(r"\bSource: (.*?)(?:\n\n|\Z)", re.DOTALL)
