@@ -46,6 +46,9 @@ class ContextSampler(TaskSampler):
     one. ``n_contexts`` is our answer to the latter: with 5 shots in 5 contexts, each context
     gives the support one image.
 
+    Source: Zhang et al. 2024, "MetaCoCo: A New Few-Shot Classification Benchmark with Spurious
+    Correlation" (ICLR), section 4.
+
     Args:
         n_way: classes per task, at least 2.
         n_shot: support images per class, at least 1.

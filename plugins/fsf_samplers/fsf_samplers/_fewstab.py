@@ -65,6 +65,9 @@ class FewStabSampler(WithControl):
     is never drawn. Constructions differ in what restarts a task, and therefore slightly in how
     often a class or an attribute is drawn.
 
+    Source: Zheng, Ye and Zhang 2024, "Benchmarking Spurious Bias in Few-Shot Image Classifiers"
+    (ECCV), section 4.3.
+
     Args:
         n_way: classes per task, at least 2.
         n_shot: support images per class, at least 1.

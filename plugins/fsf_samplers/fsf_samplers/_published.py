@@ -57,6 +57,9 @@ class FewStabPublishedSampler(WithControl):
     generator's tasks show no carry-over either, since all counts end at 0. Its draws depend on
     Python's hash seed; these do not.
 
+    Source: Zheng, Ye and Zhang 2024, "Benchmarking Spurious Bias in Few-Shot Image Classifiers"
+    (ECCV), the code published with it.
+
     Args:
         n_way: classes per task, at least 2.
         n_shot: support images per class, at least 1.
