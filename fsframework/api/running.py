@@ -453,8 +453,8 @@ class Runs(Sequence[Run]):
         once; another run with a seed that is there already begins another one.
 
         Caveats: two seeds say little of the variance between them, so the interval is wide. It
-        says nothing of other hyperparameters or training data. ``docs/intervals.md`` has its
-        coverage in simulations.
+        says nothing of other hyperparameters or training data. Its coverage in simulations is in
+        ``docs/concepts/intervals.md``.
 
         Args:
             level: confidence level; by default that of the runs.

@@ -123,7 +123,16 @@ class Experiment:
         recipe = self.recipe
         if recipe is None:
             return ""
-        if not all(recipe.names(stage.method.name) for stage in self.stages if stage.method):
+        sets = [*self.stage_origins, *([] if recipe.datasets else [self.dataset.origins])]
+        kept = ("default", recipe.origin)
+        changed = any(
+            origin not in kept
+            for origins in sets
+            for option, origin in origins.items()
+            if option != "method"
+        )
+        others = [stage.method.name for stage in self.stages if stage.method]
+        if changed or not all(map(recipe.names, others)):
             recipe = dataclasses.replace(recipe, accuracy=None, expected=())
         return recipe.described(self.dataset.name, self.backbone.name, shape)
 

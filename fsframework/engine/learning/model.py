@@ -103,7 +103,7 @@ class FewShotModel(nn.Module):
     @property
     def has_features(self) -> bool:
         """Whether what ``scores`` sees is computed once per image, without pixels in every task."""
-        return self.method.consumes != "images" or self.method.embeds_images
+        return self.method.consumes != "images" or self.method.embeds
 
     @property
     def extractor(self) -> Backbone:
@@ -181,10 +181,8 @@ def build_model(
             extractor.load_pretrained(offline=settings.offline)
         model = FewShotModel(extractor, method.create(), size, n_base_classes)
     # Methods that embed nothing share the features of their backbone.
-    plain = type(model.method).embed is FewShotMethod.embed
-    model.embedding_identity = digest_of(
-        backbone.fingerprint, model.method.consumes, "" if plain else method.fingerprint
-    )
+    own = method.fingerprint if model.method.embeds else ""
+    model.embedding_identity = digest_of(backbone.fingerprint, model.method.consumes, own)
     return model
 
 
