@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsframework.components.conversion import parameters
+from fsframework.components.installed import Plugin
 from fsframework.components.kinds import kind_of
 from fsframework.components.options import Given, value_of
-from fsframework.components.registry import Plugin, Registry
+from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
 from fsframework.errors import OptionError, PluginError
 
