@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -77,7 +78,7 @@ def _help(text: str) -> Iterator[str]:
     for block in inspect.cleandoc(text).split("\n\n"):
         lines = block.removeprefix("\b\n").splitlines()
         if not lines[-1].startswith("  "):
-            yield escaped(" ".join(lines)) + "\n"
+            yield re.sub(r"(?<![\w-])(--[a-z][\w-]*)", r"`\1`", escaped(" ".join(lines))) + "\n"
             continue
         if not lines[0].startswith(" "):
             yield f"{escaped(lines.pop(0))}\n"

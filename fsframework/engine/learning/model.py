@@ -154,7 +154,10 @@ class FewShotModel(nn.Module):
 
 def weights_digest(state: Mapping[str, Tensor]) -> str:
     """Return the digest of the tensors of a model, by their names."""
-    parts = [np.ascontiguousarray(state[k].detach().cpu().numpy()) for k in sorted(state)]
+    tensors = (state[key].detach().cpu() for key in sorted(state))
+    # NumPy has no bfloat16, whose values float32 has all.
+    plain = (one.float() if one.dtype == torch.bfloat16 else one for one in tensors)
+    parts = [np.ascontiguousarray(one.numpy()) for one in plain]
     return digest_of("weights", sorted(state), *parts)
 
 
