@@ -109,7 +109,7 @@ def labelled(labels: Sequence[str], facts: Sequence[Mapping[str, str]]) -> list[
         told = told_apart([facts[place] for place in places])
         for at, place in enumerate(places):
             own = called({name: values[at] for name, values in told.items()})
-            found[place] = f"{label} {own}".rstrip()
+            found[place] = f"{label} {own}".strip()
     return found
 
 
