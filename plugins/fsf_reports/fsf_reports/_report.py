@@ -28,7 +28,7 @@ from fsframework.interfaces import checked, contained
 from fsframework.statistics.facts import facts_of, labelled
 from fsframework.values import IntArray, UInt8Array, atomic_write
 
-__all__ = ["Report", "Reportable", "report"]
+__all__ = ["Report", "Reportable", "opened_runs", "report"]
 
 Reportable = Run | str | Path
 """What can be reported on: a run, runs over seeds, a folder or name of runs."""
@@ -136,7 +136,7 @@ def report(  # noqa: PLR0913 - an option each
     )
     chosen = _sections(session.registry, sections)
     made_by: PageWriter = component(session.registry, "page", writer).create()
-    opened = list(_opened(results, session.workspace.runs))
+    opened = list(opened_runs(results, session.workspace.runs))
     if not opened:
         raise OptionError("a report needs at least one run, and none is given")
     shown = ReportedRuns(_reported(opened, session, plugins))
@@ -203,7 +203,7 @@ def _part(name: str, make: Callable[[], Section], shown: ReportedRuns) -> Report
         return ReportPart(name, title, problem=str(error))
 
 
-def _opened(given: Reportable | Iterable[Reportable], runs_dir: Path) -> Iterator[Run]:
+def opened_runs(given: Reportable | Iterable[Reportable], runs_dir: Path) -> Iterator[Run]:
     """Yield the runs of a request, each once."""
     if isinstance(given, (Run, str, Path)):
         given = [given]

@@ -259,7 +259,18 @@ def test_the_command_of_a_run_repeats_it(fsf: Any) -> None:
     code = listings["Python"].text
     assert code.splitlines()[:2] == ["import fsf_reports", "import fsframework as fsf"]
     compile(code, "listing", "exec")
-    assert listings["To cite"].text.startswith("@inproceedings{")
+    assert "Benchmarking Spurious Bias" in listings["To cite"].text
+
+
+def test_the_command_cites_what_a_run_used(fsf: Any, methods: Runs) -> None:
+    done = fsf("cite", methods["protonet"].folder)
+    assert done.returncode == 0, done.stderr
+    entries = re.findall(r"^@\w+\{(\w+),$", done.stdout, re.MULTILINE)
+    assert len(entries) == len(set(entries))
+    assert {"fsframework", "snell2017prototypical", "zheng2024benchmarking"} <= set(entries)
+    assert "author = {Snell and Swersky and Zemel}" in done.stdout
+    assert "dataset planted" in done.stdout  # has no publication, and is named
+    assert fsf("cite", "no-such-run").returncode == 2
 
 
 def test_the_command_writes_a_page_and_refuses_what_it_cannot(

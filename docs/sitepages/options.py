@@ -1,6 +1,7 @@
-"""Write what is read from the schema of options: the reference page and the typed arguments.
+"""What is read from the schema of options: the reference page and the typed arguments.
 
-Run ``python docs/make_reference.py`` after an option changes; a test fails until then.
+Run ``python docs/sitepages/options.py`` after an option changes, which writes the typed arguments
+of ``fsframework.run``; a test fails until then.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from fsframework.components.options import SECTIONS, Option, options_of
 from fsframework.engine.options import ARGUMENTS
 from fsframework.engine.stages import Stage
 
-ROOT = Path(__file__).resolve().parents[1]
+STUB = Path(__file__).resolve().parents[2] / "fsframework" / "api" / "arguments.pyi"
+"""The file with the typed arguments."""
 
 HEAD = (
     "# Options of a run\n\n"
-    "This page is made from the schema of options by `docs/make_reference.py`.\n\n"
     "An option means the same on the command line, in a TOML file for `--config`, in "
     "`fsf.run(...)` and with `-o KEY=VALUE`. The key is what `--dry-run` and the record of a run "
-    "call it. Options of a component follow its name: `-o method.temperature=0.2`, or a table "
+    "call it; it is named beside the flag where it is spelt differently. "
+    "Options of a component follow its name: `-o method.temperature=0.2`, or a table "
     "`[method]` in a file; `fsf plugins show NAME` lists them. Options of a single command are in "
     "its `--help`."
 )
@@ -32,7 +34,7 @@ STAGES = (
     "single stages in a list of tables `[[training.stages]]`. The defaults are those of training "
     "without a recipe.\n"
 )
-SIGNATURE = '''"""The arguments of ``fsframework.run``, made by docs/make_reference.py."""
+SIGNATURE = '''"""The arguments of ``fsframework.run``, made by docs/sitepages/options.py."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -51,14 +53,23 @@ def page() -> str:
     lines = [HEAD]
     for title in SECTIONS:
         own = [option for option in named if option.section == title]
-        rows = ([f"`--{o.flag}`", f"`{o.name}`", f"`{o.key}`", *_described(o)] for o in own)
-        lines += [f"\n## {title}\n", *_table(("flag", "argument", "key"), rows)]
+        rows = ([_spellings(o), *_described(o)] for o in own)
+        lines += [f"\n## {title}\n", *_table(("option",), rows)]
     other = [option for option in named if not option.section]
     rows = ([f"`{o.name}`", *_described(o)] for o in other)
     lines += ["\n## Without a flag\n", *_table(("argument",), rows), STAGES]
     stage = options_of(Stage).values()
     rows = ([f"`training.{o.name}`", *_described(o)] for o in stage)
     return "\n".join([*lines, *_table(("key",), rows), ""])
+
+
+def _spellings(option: Option) -> str:
+    """Return the flag, and the argument and the key where they are spelt in another way."""
+    flag = f"--{option.flag}"
+    names = dict.fromkeys((flag, option.name, option.key))
+    if option.name == option.flag.replace("-", "_"):
+        names.pop(option.name if option.name != option.key else option.key)
+    return " ".join(f"`{name}`" for name in names)
 
 
 def _described(option: Option) -> Iterator[str]:
@@ -105,12 +116,5 @@ def _spelt(kind: Any) -> str:
     return {type(None): "None", Path: "str | Path"}.get(kind) or str(kind.__name__)
 
 
-MADE = {
-    ROOT / "docs" / "reference" / "options.md": page,
-    ROOT / "fsframework" / "api" / "arguments.pyi": signature,
-}
-"""Functions by the file that each makes."""
-
 if __name__ == "__main__":
-    for path, make in MADE.items():
-        path.write_text(make(), encoding="utf-8")
+    STUB.write_text(signature(), encoding="utf-8")
