@@ -297,7 +297,7 @@ def run(
     experiment = resolved(tree_of_call(arguments, config), session)
     if seeds is None:
         return run_resolved(experiment, session)
-    from fsframework.api.grids import read_seeds
+    from fsframework.api.experiments import read_seeds
 
     return run_resolved(experiment, session, read_seeds(seeds))
 

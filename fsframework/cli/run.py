@@ -59,7 +59,7 @@ def run(
       fsf run --model runs/renet-planted-fewstab-1a2b3c4d --dataset folder:./images
       fsf run --config exp.toml --dry-run
     """
-    from fsframework.api.grids import read_seeds
+    from fsframework.api.experiments import read_seeds
     from fsframework.api.running import run_resolved
     from fsframework.cli import render
 
