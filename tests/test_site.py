@@ -54,7 +54,7 @@ def test_links_name_headings_that_exist(pages: dict[str, str]) -> None:
 
 def test_every_page_is_in_one_list(pages: dict[str, str]) -> None:
     listed = [
-        beside(name, line)
+        beside(name, line.removesuffix(".md") + ".md")
         for name, text in pages.items()
         for _, kind, body in FENCE.findall(text)
         for line in body.splitlines()
