@@ -72,18 +72,24 @@ class Description:
         return self.experiment.origins
 
     def check(self) -> tuple[str, ...]:
+        """Return the notes of ``tasks``."""
+        return self.tasks()[1]
+
+    def tasks(self) -> tuple[str, tuple[str, ...]]:
         """Open the data and draw the tasks, as a run does first; train and evaluate nothing.
 
         Returns:
-            Notes: what the data decide where the arguments leave it open, and what a reader
-            of the numbers must know.
+            Split, classes, ways, shots and queries of the tasks, as a run prints them, and notes:
+            what the data decide where the arguments leave it open, and what a reader of the
+            numbers must know.
 
         Raises:
             FsfError: the run would stop with this message.
         """
-        from fsframework.engine.preparation import prepare
+        from fsframework.engine.preparation import prepare, told_tasks
 
-        return prepare(self.experiment, replace(self.session, reporter=Reporter())).notes
+        found = prepare(self.experiment, replace(self.session, reporter=Reporter()))
+        return told_tasks(found), found.notes
 
     def __repr__(self) -> str:
         parts = (f"{role} {c.called}" for role, c in self.experiment.roles.items())

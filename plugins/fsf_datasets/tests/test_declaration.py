@@ -198,7 +198,7 @@ def test_images_at_a_size_of_scaled_decoding(tmp_path: Path, images: Images) -> 
 
 # --- the page on data sets ----------------------------------------------------------------------
 
-PAGE = Path(__file__).parents[3] / "docs" / "guides" / "datasets.md"
+PAGE = Path(__file__).parents[1] / "README.md"
 
 
 def test_the_declaration_of_the_page_is_complete_and_works(tmp_path: Path, images: Images) -> None:
