@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fsframework._digest import digest_of
 from fsframework._files import atomic_write
 from fsframework._reading import check_file
+from fsframework._tables import data_frame
 from fsframework.errors import DataError
 from fsframework.values._arrays import (
     BoolArray,
@@ -162,6 +163,24 @@ class TaskSet:
 
     def __len__(self) -> int:
         return int(self.classes.shape[0])
+
+    def to_pandas(self) -> Any:
+        """Return a pandas ``DataFrame``: a row per image of a task.
+
+        Its columns: task, way, the label of the class, the part (support or query), the index of
+        the image in the pool, and the word tied to the way, empty for none.
+        """
+        both = np.concatenate([self.support, self.query], axis=2)
+        task, way, place = (axis.ravel() for axis in np.indices(both.shape))
+        words = np.array([*self.words, ""], dtype=object)  # -1 is none
+        return data_frame({
+            "task": task,
+            "way": way,
+            "class": self.classes[task, way],
+            "part": np.where(place < self.n_shot, "support", "query"),
+            "image": both.ravel(),
+            "word": words[self.attribute[task, way]],
+        })  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<TaskSet: {self.described()}>"
