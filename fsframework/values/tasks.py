@@ -189,10 +189,13 @@ class TaskSet:
     def described(self) -> str:
         """Return the number, arm and shape of the tasks in a few words."""
         kind = f"{self.arm or self.sampler}{' placebo' if self.placebo else ''}"
-        return (
-            f"{len(self):,} {kind} tasks, {self.n_way}-way {self.n_shot}-shot, "
-            f"{self.n_query} queries per class, {self.n_images:,} images"
-        )
+        return f"{len(self):,} {kind} tasks, {self.shape}, {self.n_images:,} images"
+
+    @property
+    def shape(self) -> str:
+        """Ways, shots and queries as text."""
+        queries = "query" if self.n_query == 1 else "queries"
+        return f"{self.n_way}-way {self.n_shot}-shot, {self.n_query} {queries} per class"
 
     @property
     def n_way(self) -> int:
