@@ -17,7 +17,7 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 from fsframework._calls import checked, malformed, seeded
 from fsframework._text import printable
@@ -702,7 +702,7 @@ def _over_images(
             own = None if answers is None else answers[row]
             new = interval_over(combined[:, row], own, tasks, sizes, how.choice.level, over)
             error = np.sqrt(new.units_variance + new.tasks_variance)
-            p = float(2 * special.stdtr(new.freedom, -abs(new.mean) / error))
+            p = float(2 * scipy.special.stdtr(new.freedom, -abs(new.mean) / error))
             one = dataclasses.replace(one, low=new.low, high=new.high, p=p)
         made.append(dataclasses.replace(one, estimator=over))
     return made, ""
