@@ -167,7 +167,7 @@ def select_run(selector: str, records: Mapping[str, RunRecord], place: str) -> s
 
 
 def _named(asked: str, known: Iterable[str]) -> list[str]:
-    name = asked.replace("-", "_")
+    name = "training_seed" if asked == "seed" else asked.replace("-", "_")  # as in a run's name
     return [one for one in known if name in (one, one.rpartition(".")[2])]
 
 
