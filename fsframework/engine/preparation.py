@@ -277,7 +277,7 @@ def _split_notes(settings: Settings, *, trains: bool) -> Iterator[str]:
 
 def _task_notes(arms: Arms, pool: ImagePool, *, placebo: bool) -> Iterator[str]:
     if pool.attributes is not None:
-        without = int((~pool.attributes.bits.any(axis=1)).sum())
+        without = int((pool.attributes.words_per_image() == 0).sum())
         if without:
             yield f"{without} of {len(pool)} images have no attribute"
     for arm, chosen in arms.items():
