@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,6 @@ class Prepared:
         arms: the tasks of each arm.
         device: to compute on.
         notes: what a reader of the numbers must know.
-        fingerprint: of the run, and ``group``; see ``run_identity``.
     """
 
     experiment: Experiment
@@ -74,8 +74,12 @@ class Prepared:
     arms: Arms
     device: torch.device
     notes: tuple[str, ...]
-    fingerprint: str
-    group: str
+
+    @cached_property
+    def identity(self) -> tuple[str, str]:
+        """The fingerprint of the run and that of its group, which need the state of all files."""
+        data = self.source.dataset.fingerprint
+        return run_identity(self.experiment, data, self.pool, self.arms, self.device.type)
 
 
 def prepare(experiment: Experiment, session: Session) -> Prepared:
@@ -113,8 +117,7 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         *_split_notes(experiment.settings, trains=trains),
         *pixel_notes(source, settings, device),
     )
-    identity = run_identity(experiment, dataset.fingerprint, pool, arms, device.type)
-    return Prepared(experiment, source, pool, arms, device, notes, *identity)
+    return Prepared(experiment, source, pool, arms, device, notes)
 
 
 def with_fitted_stages(

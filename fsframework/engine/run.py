@@ -91,7 +91,7 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     timer = _Timer()
     with timer("tasks"):
         prepared = prepare(experiment, session)
-    running = session.workspace.cache / "running" / prepared.fingerprint[:24]
+    running = session.workspace.cache / "running" / prepared.identity[0][:24]
     with held(running, session.reporter.note):
         return _Job(prepared, session, timer).run()
 
@@ -123,7 +123,7 @@ class _Job:
         """
         runs, name = self.session.workspace.runs, self.experiment.name
         if not name:
-            return runs / _folder_name(self.experiment, self.prepared.fingerprint)
+            return runs / _folder_name(self.experiment, self.prepared.identity[0])
         if not re.fullmatch(r"[\w][\w.-]*", name):
             raise OptionError(
                 f"{argument('name')} must consist of letters, digits, '-', '_' and '.', "
@@ -143,7 +143,7 @@ class _Job:
         why = f"{self.folder} holds another run"
         try:
             record = RunRecord.load(self.folder)
-            if record.fingerprint == self.prepared.fingerprint:
+            if record.fingerprint == self.prepared.identity[0]:
                 return record
         except RecordVersionError:
             raise
@@ -402,8 +402,8 @@ def _new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> Run
     if pool.attributes is not None:
         digests["attributes"] = pool.attributes.fingerprint
     return RunRecord(
-        fingerprint=prepared.fingerprint,
-        group=prepared.group,
+        fingerprint=prepared.identity[0],
+        group=prepared.identity[1],
         status="unfinished",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         name=experiment.name,

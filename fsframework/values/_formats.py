@@ -121,14 +121,12 @@ def _arrow_csv(
     import pyarrow.compute as pc
     from pyarrow import csv as arrow
 
-    skipped: list[int] = []
-    wrong: dict[int, str] = {}
+    skipped: dict[int, str] = {}
 
     def skip(row: Any) -> str:
-        skipped.append(row.number)
-        if row.actual_columns > 1 or row.text.strip():
-            expected = f"but the header has {row.expected_columns}"
-            wrong[row.number] = f"has {row.actual_columns} cells {expected}"
+        blank = row.actual_columns == 1 and not row.text.strip()
+        why = f"has {row.actual_columns} cells but the header has {row.expected_columns}"
+        skipped[row.number] = "" if blank else why
         return "skip"
 
     table = arrow.read_csv(
@@ -140,12 +138,12 @@ def _arrow_csv(
         arrow.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string())),
     )
     order = np.arange(table.num_rows)
-    before = np.array(skipped, np.int64) - 1 - np.arange(len(skipped))
+    before = np.array([*skipped], np.int64) - 1 - np.arange(len(skipped))
     numbers = order + 1 + np.searchsorted(before, order, side="right")
     columns = {name: pc.utf8_trim_whitespace(table[name]) for name in names}
     kept = functools.reduce(pc.or_, [pc.not_equal(column, "") for column in columns.values()])
     kept = np.asarray(kept) & (numbers > 1)
-    mask = pa.array(kept)
+    mask, wrong = pa.array(kept), {number: why for number, why in skipped.items() if why}
     return {name: column.filter(mask) for name, column in columns.items()}, numbers[kept], wrong
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fsframework.errors import DataError
 from fsframework.values._arrays import IntArray
@@ -54,17 +53,10 @@ class Texts(Sequence[str]):
         """Return texts as they are, and other sequences as texts."""
         return values if isinstance(values, Texts) else cls(values)
 
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
-
-    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
+    def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             return tuple(self.array[place].to_pylist())
-        text: str = self.array[int(place)].as_py()
-        return text
+        return self.array[int(place)].as_py()
 
     def __len__(self) -> int:
         return len(self.array)
@@ -74,23 +66,20 @@ class Texts(Sequence[str]):
             yield from self.array.slice(start, _BLOCK).to_pylist()
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
         if not isinstance(other, Sequence) or len(other) != len(self):
             return False
-        return bool(self.array.equals(Texts.of(other).array))
+        return self is other or bool(self.array.equals(Texts.of(other).array))
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return repr(tuple(self))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return np.array(self.array.to_pylist(), dtype)
+    def take(self, places: IntArray) -> Texts:
+        """Return the texts at these places; the text at -1 is empty."""
+        import pyarrow as pa
 
-    def take(self, places: npt.ArrayLike) -> Texts:
-        """Return the texts at these places."""
-        return Texts([self.array.take(np.asarray(places, np.int64))])
+        return Texts([self.array.take(pa.array(places, mask=places < 0)).fill_null("")])
 
     def find(self, wanted: Sequence[str]) -> IntArray:
         """Return int64 ``(len(wanted),)``: where each text is first, -1 where it is not."""
@@ -107,7 +96,7 @@ class Texts(Sequence[str]):
         first = self.find(self)
         return np.flatnonzero(first != np.arange(len(self)))
 
-    def framed(self) -> tuple[npt.NDArray[Any], memoryview]:
+    def framed(self) -> tuple[IntArray, memoryview]:
         """Return the length of each text in characters, uint64, and all texts in UTF-8."""
         import pyarrow.compute as pc
 

@@ -84,17 +84,14 @@ class AttributeTable:
                 raise DataError(f"{len(self.captions)} captions for {len(keys)} images")
 
     def _demand_matrix(self) -> None:
-        indptr, indices = self.indptr, self.indices
-        ends = indptr[[0, -1]].tolist() if indptr.size == len(self.keys) + 1 else []
+        indptr, indices, n_words = self.indptr, self.indices, len(self.words)
+        ends = indptr[[0, -1]].tolist() if indptr.size == len(self) + 1 else []
         if ends != [0, indices.size] or np.any(indptr[1:] < indptr[:-1]):
-            raise DataError(
-                f"indptr must rise from 0 to {indices.size} in {len(self.keys) + 1} values"
-            )
-        if indices.size and not (indices.min() >= 0 and indices.max() < len(self.words)):
-            raise DataError(f"indices must be in 0..{len(self.words) - 1}")
+            raise DataError(f"indptr must rise from 0 to {indices.size} in {len(self) + 1} values")
         falls = np.flatnonzero(indices[1:] <= indices[:-1]) + 1
-        if not np.all(indptr[np.searchsorted(indptr, falls)] == falls):
-            raise DataError("the words of each image must be sorted and unique")
+        first = indptr[np.searchsorted(indptr, falls)] == falls
+        if not first.all() or np.any(indices < 0) or np.any(indices >= n_words):
+            raise DataError(f"the indices of each image must rise in 0..{n_words - 1}")
 
     @classmethod
     def from_words(
@@ -141,8 +138,7 @@ class AttributeTable:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        number: dict[str, int] = {"": 0}
-        most = _IMAGES_PER_BLOCK
+        number, most = {"": 0}, _IMAGES_PER_BLOCK
         lengths: list[IntArray] = [np.zeros(1, np.int64)]
         codes: list[IntArray] = [np.zeros(0, np.int32)]
         for block in (b.slice(i, most) for b in blocks for i in range(0, len(b), most)):
@@ -232,9 +228,7 @@ class AttributeTable:
             return self if wanted is self.keys else dataclasses.replace(self, keys=wanted)
         index = Texts.of(self.keys).find(wanted)
         indptr, indices = map(read_only, self.csr(index))
-        captions = None
-        if self.captions is not None:
-            captions = Texts([*self.captions, ""]).take(index % (len(self) + 1))
+        captions = None if self.captions is None else Texts.of(self.captions).take(index)
         return AttributeTable(wanted, self.words, indptr, indices, self.provenance, captions)
 
     def save(self, path: str | Path) -> None:
@@ -253,8 +247,7 @@ class AttributeTable:
             "words": list(self.words),  # some may be in no row, but the fingerprint covers them
         }
         key = Texts.of(self.keys).array.cast(pa.string())
-        texts: Sequence[str | None] = self.captions or [None] * len(self)
-        caption = pa.array(texts, pa.string())
+        caption: Any = pa.array(self.captions or pa.nulls(len(self)), pa.string())
         write_parquet(Path(path), {"key": key, "caption": caption, "words": words}, header)
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from fsframework.errors import FsfError
 
 if TYPE_CHECKING:
     from fsf_tools.data.checking import DataReport, WordsReport
+    from fsframework.api.components import Component
     from fsframework.api.session import Session
 
 __all__ = ["check"]
@@ -58,6 +60,7 @@ def check(
     tree = tree_of(context)
     experiment = resolved(tree, session)
     dataset = experiment.dataset.create()
+    opened = dataclasses.replace(experiment.dataset, instance=dataset)
     if skip_images:
         report = check_dataset(dataset)
     else:
@@ -71,7 +74,7 @@ def check(
         needed["sampler"] = _WORDLESS
     if report.unreadable:
         needed["broken"] = "skip"
-    advice = _advice(tree, session, needed)
+    advice = _advice(tree, session, needed, opened)
     usage = None if advice.works is None else _command(context, {**needed, **advice.works})
     problems = (*report.problems, *([advice.problem] if advice.problem else []))
     if as_json:
@@ -111,8 +114,14 @@ _SIMPLER: tuple[Mapping[str, Any], ...] = tuple(
 """Arguments that ask less of the data, in the order tried."""
 
 
-def _advice(tree: Mapping[str, Any], session: Session, needed: Mapping[str, Any]) -> _Advice:
-    """Return the first arguments that work, and why the usual ones do not."""
+def _advice(
+    tree: Mapping[str, Any], session: Session, needed: Mapping[str, Any], opened: Component
+) -> _Advice:
+    """Return the first arguments that work, and why the usual ones do not.
+
+    Args:
+        opened: the data set, which is not read again for each of them.
+    """
     from fsframework.api.experiments import Description, resolved
 
     first = ""
@@ -121,7 +130,8 @@ def _advice(tree: Mapping[str, Any], session: Session, needed: Mapping[str, Any]
         if _UNTRAINED in arguments:
             arguments["training"] = {"epochs": arguments.pop(_UNTRAINED)}
         try:
-            notes = Description(resolved(tree, session, **arguments), session).check()
+            asked = dataclasses.replace(resolved(tree, session, **arguments), dataset=opened)
+            notes = Description(asked, session).check()
         except FsfError as error:
             first = first or str(error)
         else:
