@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from _options import positive
 
 import fsframework as fsf
@@ -139,26 +140,43 @@ def write_tables(folder: Path, n_images: int, n_words: int, n_classes: int) -> P
     part = made.with_suffix(".part")
     part.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
-    names = np.array([f"word{word:05d}" for word in range(n_words)])
     share = np.cumsum(1 / np.arange(1, n_words + 1))
+    names = pa.array([f"word{word:05d}" for word in range(n_words)])
     kind = pa.schema({"key": pa.string(), "words": pa.list_(pa.string())})
     with (
-        (part / "images.csv").open("w") as images,
-        (part / "words.csv").open("w") as words,
+        (part / "images.csv").open("wb") as images,
+        (part / "words.csv").open("wb") as words,
         pq.ParquetWriter(part / "words.parquet", kind) as parquet,
     ):
-        images.write("path,label\n")
-        words.write("key,words\n")
+        images.write(b"path,label\n")
+        words.write(b"key,words\n")
         for start in range(0, n_images, _BLOCK):
-            numbers = range(start, min(n_images, start + _BLOCK))
-            labels = [f"class-{number % n_classes:05d}" for number in numbers]
-            keys = [f"{c}/{i:08d}.jpg" for c, i in zip(labels, numbers, strict=True)]
-            drawn = np.searchsorted(share, share[-1] * rng.random((len(keys), WORDS_PER_CAPTION)))
-            own = [sorted({*row}) for row in names[drawn].tolist()]
-            images.writelines(f"{k},{c}\n" for k, c in zip(keys, labels, strict=True))
-            words.writelines(f"{k},{';'.join(w)}\n" for k, w in zip(keys, own, strict=True))
-            parquet.write_table(pa.table({"key": keys, "words": own}, schema=kind))
+            number = np.arange(start, min(n_images, start + _BLOCK))
+            label = lines("class-{}", number % n_classes, 5)
+            key = np.hstack([label, lines("/{}.jpg", number, 8)])
+            drawn = share[-1] * rng.random((number.size, WORDS_PER_CAPTION))
+            word = np.searchsorted(share, drawn)
+            comma, end = (np.full((number.size, 1), ord(c), np.uint8) for c in ",\n")
+            images.write(np.hstack([key, comma, label, end]).tobytes())
+            cells = [lines("word{};", column, 5) for column in word.T]
+            words.write(np.hstack([key, comma, *cells, end]).tobytes())
+            starts = np.arange(0, word.size + 1, WORDS_PER_CAPTION, dtype=np.int32)
+            own = pa.ListArray.from_arrays(starts, names.take(pa.array(word.ravel())))
+            keys = pa.array(key.view(f"S{key.shape[1]}").ravel().tolist()).cast(pa.string())
+            parquet.write_table(pa.table([keys, own], schema=kind))
     part.rename(made)
+    return made
+
+
+def lines(text: str, numbers: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.uint8]:
+    """Return the text with each number in place of ``{}``, as ASCII uint8 ``(n, length)``."""
+    before, after = text.encode().split(b"{}")
+    made = np.empty((numbers.size, len(before) + width + len(after)), np.uint8)
+    made[:, : len(before)] = np.frombuffer(before, np.uint8)
+    made[:, len(before) + width :] = np.frombuffer(after, np.uint8)
+    for place in range(width):
+        digit = numbers // 10 ** (width - 1 - place) % 10
+        made[:, len(before) + place] = ord("0") + digit
     return made
 
 
