@@ -72,7 +72,7 @@ def plain_fgfl(method: FGFL, support: Tensor, query: Tensor) -> Tensor:
 
 def plain_dsn(method: DSN, support: Tensor, query: Tensor) -> Tensor:
     """Decompose the vectors of each class, and project every query."""
-    vectors, query = support.flatten(2).double(), query.flatten(1).double()
+    vectors, query = support[:, :, 0].double(), query[:, 0].double()
     means = vectors.mean(dim=1)
     found = torch.linalg.svd((vectors - means[:, None]).mT, full_matrices=False)[0]
     bases = found[:, :, : SHOT - 1]

@@ -12,7 +12,6 @@ import os
 import re
 import reprlib
 import stat
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -147,6 +146,8 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
     decoded = _decoded(text)
     if _LONG_KEY.search(decoded):
         raise ValueError(_TOO_DEEP)
+    import tomllib  # late: it takes a while, and few commands read TOML
+
     found: dict[str, Any] = _shallow(lambda: tomllib.loads(decoded))
     return found
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from fsframework._text import printable
 
 __all__ = ["footnotes", "html_table", "text_table"]
 
+_BETWEEN = "  "
 _NO_LIMIT = 100_000
 
 
@@ -25,19 +27,42 @@ def text_table(
     measure   value
     wacc-gap  16.9 ± 1.8 %
     """
+    from rich.cells import cell_len
+
+    table = [[printable(cell) for cell in row] for row in (columns, *rows)]
+    lines = [[cell.expandtabs(8).splitlines() or [""] for cell in row] for row in table]
+    columns_of_lines = zip(*lines, strict=True)
+    widths = [
+        max(cell_len(line) for cell in column for line in cell) for column in columns_of_lines
+    ]
+    room = (width or _NO_LIMIT) - len(_BETWEEN) * (len(columns) - 1)
+    if sum(widths) > room:
+        widths = _narrowed(widths, room)
+        lines = [[_wrapped(c, n) for c, n in zip(row, widths, strict=True)] for row in table]
+    padded = []
+    for row in lines:
+        for parts in itertools.zip_longest(*row, fillvalue=""):
+            spaces = [" " * (n - cell_len(p)) for p, n in zip(parts, widths, strict=True)]
+            line = _BETWEEN.join(p + space for p, space in zip(parts, spaces, strict=True))
+            padded.append(line.rstrip())
+    return "\n".join(padded)
+
+
+def _narrowed(widths: Sequence[int], room: int) -> list[int]:
+    """Return widths of columns that fit, the widest made narrower."""
+    found = list(widths)
+    while sum(found) > room and max(found) > 1:
+        found[found.index(max(found))] -= 1
+    return found
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    """Return the lines of a cell; long words are folded."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="none")
-    for column in columns:
-        table.add_column(Text(printable(column)), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    console = Console(width=width or _NO_LIMIT, color_system=None, force_jupyter=False)
-    with console.capture() as captured:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    console = Console(color_system=None, force_jupyter=False)
+    return [line.plain.rstrip() for line in Text(cell).wrap(console, width, overflow="fold")]
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:

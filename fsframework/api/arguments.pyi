@@ -1,4 +1,4 @@
-"""The arguments of ``fsframework.run``, made by docs/make_reference.py."""
+"""The arguments of ``fsframework.run``, made by docs/sitepages/options.py."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -362,9 +362,12 @@ def _check_several(experiment: Experiment, given: Sequence[int]) -> None:
 
 
 def load_run(run: str | Path, runs_dir: str | Path | None = None) -> Run:
-    """Open a run by its folder, its name, or the beginning of its name.
+    """Open a run by its folder, its name or the beginning of it, or by what it is.
+
+    ``method=ncc,shot=5`` selects the run whose record says so: any option or setting by its name.
 
     Raises:
+        OptionError: no run has such a fact.
         RecordError: no run or several runs match, or its record is damaged.
     """
     folder = run_folder(run, runs_dir)
@@ -372,16 +375,19 @@ def load_run(run: str | Path, runs_dir: str | Path | None = None) -> Run:
 
 
 def run_folder(run: str | Path, runs_dir: str | Path | None = None) -> Path:
-    """Return the folder of a run given by its folder, its name, or the beginning of its name.
+    """Return the folder of a run; see ``load_run``.
 
     Args:
-        run: folder or name.
+        run: folder, name or selector.
         runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
-
-    Raises:
-        RecordError: no run or several runs match.
     """
-    return find_run(str(run), Workspace.default(runs_dir).runs)
+    place = Workspace.default(runs_dir).runs
+    if "=" not in str(run) or Path(run).exists():
+        return find_run(str(run), place)
+    from fsframework.statistics.facts import select_run
+
+    records = {path.name: one for path, one in list_records(place) if isinstance(one, RunRecord)}
+    return place / select_run(str(run), records, str(place))
 
 
 def remove_run(folder: Path) -> None:
@@ -453,8 +459,8 @@ class Runs(Sequence[Run]):
         once; another run with a seed that is there already begins another one.
 
         Caveats: two seeds say little of the variance between them, so the interval is wide. It
-        says nothing of other hyperparameters or training data. ``docs/intervals.md`` has its
-        coverage in simulations.
+        says nothing of other hyperparameters or training data. Its coverage in simulations is in
+        ``docs/concepts/intervals.md``.
 
         Args:
             level: confidence level; by default that of the runs.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.components.conversion import parameters
-from fsframework.components.objects import component_of, named
+from fsframework.components.objects import component_of, is_known, named
 from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, plain, resolve_component, resolve_settings
@@ -123,7 +123,16 @@ class Experiment:
         recipe = self.recipe
         if recipe is None:
             return ""
-        if not all(recipe.names(stage.method.name) for stage in self.stages if stage.method):
+        sets = [*self.stage_origins, *([] if recipe.datasets else [self.dataset.origins])]
+        kept = ("default", recipe.origin)
+        changed = any(
+            origin not in kept
+            for origins in sets
+            for option, origin in origins.items()
+            if option != "method"
+        )
+        others = [stage.method.name for stage in self.stages if stage.method]
+        if changed or not all(map(recipe.names, others)):
             recipe = dataclasses.replace(recipe, accuracy=None, expected=())
         return recipe.described(self.dataset.name, self.backbone.name, shape)
 
@@ -344,11 +353,16 @@ def _with_model(
     origin = f"run {folder.name}"
     below = record.model_tree(called)
     for kind, part in below.items():
-        if part["name"] not in registry.names(kind):
-            code = " ".join(map(str, sorted((folder / "code").glob("*.py")))) or "it"
+        if not is_known(registry, kind, part["name"]):
+            code = " ".join(map(str, sorted((folder / "code").glob("*.py"))))
             raise PluginError(
-                f"{called}: its {kind} {part['name']!r} is not installed; give the file of its "
-                f"class ({code}) with --plugin, or with plugins= in Python"
+                f"{called}: its {kind} {part['name']!r} is not installed; "
+                + (
+                    f"give the file of its class ({code}) with --plugin, or plugins= in Python"
+                    if code
+                    else "a module of PyTorch is given again in Python: "
+                    "fsframework.model(..., backbone=module)"
+                )
             )
     training = tree.get("training", {})
     if not isinstance(training, Mapping) or "stages" in training:

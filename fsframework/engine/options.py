@@ -2,7 +2,7 @@
 
 The schema is the fields of ``Arguments``, ``Settings`` and ``Stage``. An option is added as one
 field; the command line, configuration files, ``fsframework.run``, ``--dry-run``, validation and the
-reference of options (``docs/options.md``) are read from it.
+reference of options (``docs/sitepages/options.py``) are read from it.
 """
 
 import dataclasses

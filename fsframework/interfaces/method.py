@@ -81,14 +81,9 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
 
     consumes: Literal["vectors", "maps", "images"] = "vectors"
     """An item is a vector ``(D,)``, a map ``(C, h, w)`` or an image ``(3, H, W)``. Vectors and maps
-    are computed once per image and cached; only ``images`` methods see pixels in every task, unless
-    they are ``embeds_images``. An option may set it for an instance, as the method within another
-    one does."""
-
-    embeds_images: bool = False
-    """Whether a method that ``consumes`` images turns each into features in ``embed``, for example
-    those of several views; they are computed once per image and cached, and ``scores`` sees no
-    pixels. An option may set it for an instance."""
+    are computed once per image and cached, and so is what ``embed`` makes of images; only the
+    ``scores`` of ``images`` methods without ``embed`` see pixels in every task. An option may set
+    it for an instance, as the method within another one does."""
 
     learns_from: Literal["episodes", "batches", "both", "views", "nothing"] = "episodes"
     """What ``loss`` needs in a training step; an option may set it for an instance. ``views`` means
@@ -141,6 +136,11 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
                 it; they may hook into its layers, as long as nothing changes while they are in
                 evaluation mode.
         """
+
+    @property
+    def embeds(self) -> bool:
+        """Whether ``embed`` is its own, and its results are computed once per image."""
+        return type(self).embed is not FewShotMethod.embed
 
     def embed(self, items: Tensor) -> Tensor:
         """Map items ``(n, *item)`` to ``(n, *embedded)``; by default the identity.

@@ -65,6 +65,11 @@ class MethodWrapper(FewShotMethod):
         """Build the base."""
         self.base.build(item_shape, n_base_classes, backbone)
 
+    @property
+    def embeds(self) -> bool:
+        """Whether ``embed`` is its own or the base's, and is computed once per image."""
+        return type(self).embed is not MethodWrapper.embed or self.base.embeds
+
     def embed(self, items: Tensor) -> Tensor:
         """Embed items as the base does."""
         return self.base.embed(items)

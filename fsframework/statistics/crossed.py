@@ -78,8 +78,8 @@ def crossed(cells: Mapping[tuple[str, str], FloatArray], level: float = 0.95) ->
     Caveats: seeds are taken as draws from all seeds, and tasks as draws from all tasks of the same
     sampler and images. Two seeds give a wide interval, since t(1) is 12.7 at 95 %; where one
     training in ten collapses, few seeds hold the truth less often than it says. No number of seeds
-    covers other hyperparameters or other training data. ``docs/intervals.md`` has the measured
-    coverage, from ``benchmarks/seed_coverage.py``.
+    covers other hyperparameters or other training data. The coverage that
+    ``benchmarks/seed_coverage.py`` measures is in ``docs/concepts/intervals.md``.
 
     Args:
         cells: what is added up, float64 ``(seeds, tasks)`` each, weighted (1 and -1 for a

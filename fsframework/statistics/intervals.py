@@ -102,7 +102,8 @@ def interval_over(
     tasks show it. A negative estimate counts as 0; the degrees of freedom are those of a normal
     estimate of a variance that is not negative.
 
-    ``docs/intervals.md`` states the coverage that ``benchmarks/interval_coverage.py`` measures.
+    The coverage that ``benchmarks/interval_coverage.py`` measures is in
+    ``docs/concepts/intervals.md``.
 
     Source: Mentch and Hooker 2016, section 3 (incomplete U-statistics); Wager, Hastie and Efron
     2014, equations 5 and 7 (jackknife and Monte-Carlo correction); Wager and Athey 2018, equation

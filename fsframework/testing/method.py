@@ -203,7 +203,6 @@ def check_declarations(make: Make) -> None:
         ("consumes", tuple(ITEM_SHAPES)),
         ("learns_from", ("episodes", "batches", "both", "views", "nothing")),
         ("uses_labels", (False, True)),
-        ("embeds_images", (False, True)),
         ("trains_on_images", (False, True)),
         ("transductive", (False, True)),
         ("weightless", (False, True)),
@@ -213,10 +212,6 @@ def check_declarations(make: Make) -> None:
     reason = method.reads_values
     require(isinstance(reason, str), f"reads_values must be the reason in words, not {reason!r}")
     _check_views(method)
-    require(
-        not method.embeds_images or method.consumes == "images",
-        "embeds_images is True, but it does not consume images",
-    )
     ways = method.n_way
     require(
         ways is None or (isinstance(ways, int) and ways >= 2),
@@ -366,7 +361,8 @@ def check_query_order(make: Make) -> None:
 def check_tasks_independent(make: Make) -> None:
     """The tasks of a batch do not influence each other."""
     method = built(make)
-    tasks, n = _TASKS["maps" if method.embeds_images else method.consumes]
+    embeds_images = method.consumes == "images" and method.embeds
+    tasks, n = _TASKS["maps" if embeds_images else method.consumes]
     support, query = _embedded(method, _episode(method, tasks=tasks, n=n))
     together = _answer(method, support, query)
     for i in (0, 1, tasks - 1):

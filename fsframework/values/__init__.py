@@ -31,7 +31,7 @@ from fsframework.values.estimate import Estimate, Estimates, measure_name, table
 from fsframework.values.limits import demand_disk, demand_memory, size_text
 from fsframework.values.outcomes import AccuracyOutcomes, Outcomes, QueryBatch, Scope
 from fsframework.values.pool import ImagePool, ImageRecord
-from fsframework.values.seeds import task_rng, task_seed, watched_tasks
+from fsframework.values.seeds import task_entropy, task_rng, watched_tasks
 from fsframework.values.tasks import TaskSet
 
 __all__ = [
@@ -74,8 +74,8 @@ __all__ = [
     "read_parquet",
     "size_text",
     "table_of",
+    "task_entropy",
     "task_rng",
-    "task_seed",
     "text_lines",
     "text_table",
     "watched_tasks",

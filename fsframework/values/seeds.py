@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 import numpy as np
 
-__all__ = ["task_rng", "task_seed", "watched_tasks"]
+__all__ = ["task_entropy", "task_rng", "watched_tasks"]
 
 _WATCH: ContextVar[Callable[[], object] | None] = ContextVar("watch", default=None)
 
@@ -28,7 +28,8 @@ def watched_tasks(watch: Callable[[], object]) -> Iterator[None]:
         _WATCH.reset(token)
 
 
-def _entropy(seed: int, task: int, stream: str) -> list[int]:
+def task_entropy(seed: int, task: int, stream: str = "") -> list[int]:
+    """Return what ``task_rng`` is seeded with, for samplers with their own generator."""
     watch = _WATCH.get()
     if watch is not None:
         watch()
@@ -40,12 +41,6 @@ def _stream_key(stream: str) -> int:
     return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:4], "little")
 
 
-def task_seed(seed: int, task: int, stream: str = "") -> int:
-    """Return a 64-bit seed for samplers with their own generator; see ``task_rng``."""
-    sequence = np.random.SeedSequence(_entropy(seed, task, stream))
-    return int(sequence.generate_state(1, np.uint64)[0])
-
-
 def task_rng(seed: int, task: int, stream: str = "") -> np.random.Generator:
     """Return the generator of one task, which depends only on the three arguments.
 
@@ -55,4 +50,4 @@ def task_rng(seed: int, task: int, stream: str = "") -> np.random.Generator:
     >>> bool(task_rng(0, 3).random() == task_rng(0, 3).random())
     True
     """
-    return np.random.default_rng(_entropy(seed, task, stream))
+    return np.random.default_rng(task_entropy(seed, task, stream))

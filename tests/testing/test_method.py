@@ -604,16 +604,6 @@ def test_who_learns_from_views_must_have_a_maker(failing):
     assert failing(Viewless, "method") == {"check_declarations"}
 
 
-class FromVectors(Nearest):
-    """It says that it embeds images, but it gets vectors."""
-
-    embeds_images = True
-
-
-def test_who_embeds_images_must_consume_them(failing):
-    assert failing(FromVectors, "method") == {"check_declarations"}
-
-
 def test_a_fault_is_found_at_its_line():
     with pytest.raises(ConformanceError) as caught:
         check_scores_on_device(OnCpu)

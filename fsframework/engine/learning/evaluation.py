@@ -66,13 +66,12 @@ class ImageSource:
         cls,
         model: FewShotModel,
         pixels: PixelSource,
-        tasks: TaskSet,
+        used: IntArray,
         precision: Precision = "fp32",
     ) -> ImageSource:
-        """Embed only the images of some tasks, in memory."""
+        """Embed only some images, given by their ascending indices, in memory."""
         if not model.has_features:
             return cls(pixels=pixels, precision=precision)
-        used = np.unique(tasks.images)
         position = torch.full((len(pixels),), -1, dtype=torch.int64)
         position[torch.from_numpy(used)] = torch.arange(len(used))
         model.eval()

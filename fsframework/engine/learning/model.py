@@ -103,7 +103,7 @@ class FewShotModel(nn.Module):
     @property
     def has_features(self) -> bool:
         """Whether what ``scores`` sees is computed once per image, without pixels in every task."""
-        return self.method.consumes != "images" or self.method.embeds_images
+        return self.method.consumes != "images" or self.method.embeds
 
     @property
     def extractor(self) -> Backbone:
@@ -154,7 +154,10 @@ class FewShotModel(nn.Module):
 
 def weights_digest(state: Mapping[str, Tensor]) -> str:
     """Return the digest of the tensors of a model, by their names."""
-    parts = [np.ascontiguousarray(state[k].detach().cpu().numpy()) for k in sorted(state)]
+    tensors = (state[key].detach().cpu() for key in sorted(state))
+    # NumPy has no bfloat16, whose values float32 has all.
+    plain = (one.float() if one.dtype == torch.bfloat16 else one for one in tensors)
+    parts = [np.ascontiguousarray(one.numpy()) for one in plain]
     return digest_of("weights", sorted(state), *parts)
 
 
@@ -181,10 +184,8 @@ def build_model(
             extractor.load_pretrained(offline=settings.offline)
         model = FewShotModel(extractor, method.create(), size, n_base_classes)
     # Methods that embed nothing share the features of their backbone.
-    plain = type(model.method).embed is FewShotMethod.embed
-    model.embedding_identity = digest_of(
-        backbone.fingerprint, model.method.consumes, "" if plain else method.fingerprint
-    )
+    own = method.fingerprint if model.method.embeds else ""
+    model.embedding_identity = digest_of(backbone.fingerprint, model.method.consumes, own)
     return model
 
 

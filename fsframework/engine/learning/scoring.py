@@ -64,7 +64,8 @@ class Scorer:
     """Calls ``scores`` of a method; a call that changes weights or buffers has them restored.
 
     Otherwise scores would depend on the order of the batches. Every parameter and buffer of the
-    method is compared with a copy after each call; other attributes are not looked at.
+    method is compared with a copy after the first call, and after later ones if it is replaced or
+    PyTorch has counted a change; other attributes are not looked at.
     """
 
     def __init__(self, method: FewShotMethod) -> None:
@@ -77,6 +78,7 @@ class Scorer:
             if tensor is not None
         ]
         self._changed: dict[str, None] = {}
+        self._states: dict[str, tuple[int, int, int]] = {}
 
     def __call__(self, support: Tensor, query: Tensor) -> Tensor:
         """Return scores ``(tasks, n, way)``; see ``FewShotMethod.scores``.
@@ -104,15 +106,24 @@ class Scorer:
 
     def _restore(self) -> None:
         for path, store, name, tensor, copy in self._slots:
-            if not _is_same(store.get(name), copy):
+            found = store.get(name)
+            if path not in self._changed and _state(found) == self._states.get(path):
+                continue
+            if not _is_same(found, copy):
                 self._changed[path] = None
             store[name] = tensor
             if _form(tensor) != _form(copy):
                 tensor.data = copy.clone()
             elif path in self._changed:
                 tensor.data.copy_(copy)
+            self._states[path] = _state(tensor)
         if self._method.training:
             self._method.eval()
+
+
+def _state(tensor: Tensor | None) -> tuple[int, int, int]:
+    """Return what tells a tensor that has changed, without reading its values."""
+    return (0, 0, 0) if tensor is None else (id(tensor), tensor.data_ptr(), tensor._version)
 
 
 def _form(tensor: Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:

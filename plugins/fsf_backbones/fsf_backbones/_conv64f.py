@@ -71,9 +71,11 @@ class Conv64F(_FourBlocks):
     """Four blocks of 64 convolutions, the small backbone of most few-shot papers.
 
     A block is a 3 x 3 convolution with 64 filters, BatchNorm, a rectifier and 2 x 2 max-pooling
-    that drops an odd last row or column. Source: Vinyals et al. 2016, section 4.1, and Snell et
-    al. 2017, section 3.1 (whose vectors are the flattened last map); the options are the variants
-    of LibFewShot's ``Conv64F``.
+    that drops an odd last row or column. Source: Vinyals,
+    Blundell, Lillicrap, Kavukcuoglu and Wierstra 2016, "Matching Networks for One Shot Learning",
+    section 4.1, and Snell, Swersky and Zemel 2017, "Prototypical Networks for Few-shot Learning",
+    section 3.1 (whose vectors are the flattened last map); the options are the variants of
+    LibFewShot's ``Conv64F``.
 
     Args:
         last_pool: pool after the fourth block too; without it 84 x 84 images give 10 x 10 maps
@@ -104,8 +106,9 @@ class Conv64F(_FourBlocks):
 class Conv32F(_FourBlocks):
     """Four blocks of 32 convolutions, the backbone of MAML on miniImageNet.
 
-    ``Conv64F`` with half the filters. Source: Finn et al. 2017, section 5.2, who halve them to
-    reduce overfitting; the options are the variants of LibFewShot's ``Conv32F``.
+    ``Conv64F`` with half the filters. Source: Finn, Abbeel and Levine 2017,
+    "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks", section 5.2, who halve them
+    to reduce overfitting; the options are the variants of LibFewShot's ``Conv32F``.
 
     Args:
         last_pool: pool after the fourth block too; without it 84 x 84 images give 10 x 10 maps

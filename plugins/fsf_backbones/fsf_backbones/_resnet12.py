@@ -19,8 +19,9 @@ class ResNet12(PooledBackbone):
 
     A block is three 3 x 3 convolutions with BatchNorm and a leaky ReLU of slope 0.1, a 1 x 1
     convolution with BatchNorm as shortcut, and 2 x 2 max-pooling that drops an odd last row or
-    column. Source: Lee et al. 2019 (MetaOptNet), section 4.1, in the form that FEAT, RENet and
-    LibFewShot's ``resnet12`` share.
+    column. Source: Lee, Maji, Ravichandran and Soatto 2019, "Meta-Learning with Differentiable
+    Convex Optimization" (CVPR), section 4.1, in the form that FEAT, RENet and LibFewShot's
+    ``resnet12`` share.
 
     In training, the first two stages end in dropout and the last two in DropBlock (Ghiasi et al.
     2018), whose rate rises linearly to ``drop_rate`` over the first ``drop_ramp_steps`` batches.

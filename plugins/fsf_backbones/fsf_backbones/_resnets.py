@@ -147,8 +147,9 @@ class _ResNet(PooledBackbone):
 class ResNet10(_ResNet):
     """Four residual blocks of two convolutions, the usual backbone across domains.
 
-    Source: Chen et al. 2019, section 4.1 and appendix A3, at 224 pixels; MetaCoCo, appendix C,
-    describes the same four stages of one block, 64 to 512 channels wide.
+    Source: Chen, Liu, Kira, Wang and Huang 2019, "A Closer Look at Few-shot Classification" (ICLR),
+    section 4.1 and appendix A3, at 224 pixels; MetaCoCo, appendix C, describes the same four stages
+    of one block, 64 to 512 channels wide.
 
     Args:
         stem: what comes before the stages: ``7x7``, a 7 x 7 convolution and a max-pooling, both
@@ -180,9 +181,10 @@ class ResNet10(_ResNet):
 class ResNet18(_ResNet):
     """Eight residual blocks of two convolutions, 64 to 512 channels wide.
 
-    Source: He et al. 2016, table 1. The stem is that of few-shot libraries (LibFewShot's
-    ``resnet18``, which MetaCoCo uses at 84 pixels): one 3 x 3 convolution that keeps the size;
-    ``stem="7x7"`` is that of the paper and of ImageNet weights.
+    Source: He, Zhang, Ren and Sun 2016, "Deep Residual Learning for Image Recognition" (CVPR),
+    table 1. The stem is that of few-shot libraries (LibFewShot's ``resnet18``, which MetaCoCo uses
+    at 84 pixels): one 3 x 3 convolution that keeps the size; ``stem="7x7"`` is that of the paper
+    and of ImageNet weights.
 
     Args:
         stem: what comes before the stages: ``3x3``, a 3 x 3 convolution of stride 1, or ``7x7``,
@@ -225,8 +227,9 @@ class ResNet18(_ResNet):
 class ResNet50(_ResNet):
     """Sixteen residual blocks of three convolutions, the backbone of self-supervised learning.
 
-    Source: He et al. 2016, table 1, with the stride in the 3 x 3 convolution of a block; the
-    backbone of MoCo and SimCLR, also in MetaCoCo's comparison.
+    Source: He, Zhang, Ren and Sun 2016, "Deep Residual Learning for Image Recognition" (CVPR),
+    table 1, with the stride in the 3 x 3 convolution of a block; the backbone of MoCo and SimCLR,
+    also in MetaCoCo's comparison.
 
     Args:
         stem: what comes before the stages: ``7x7``, a 7 x 7 convolution and a max-pooling, both

@@ -19,7 +19,8 @@ class WideResNet(PooledBackbone):
 
     A block is BatchNorm, rectifier and 3 x 3 convolution, twice, with dropout between the
     convolutions; a 3 x 3 convolution of 16 filters comes before the stages, BatchNorm and a
-    rectifier after them. Source: Zagoruyko and Komodakis 2016, section 2 and table 1; in the form
+    rectifier after them. Source: Zagoruyko and Komodakis 2016, "Wide Residual
+    Networks" (BMVC), section 2 and table 1; in the form
     of few-shot papers (S2M2, MetaCoCo's appendix C) the strides are the same 1, 2 and 2 for images
     of 80 or 84 pixels, and the vector is the mean over locations.
 

@@ -14,7 +14,7 @@ from fsf_benchmarks import Contexts, FewStab, MetaCoCo, OpenIntervals, PrintedVa
 from fsframework.testing import Check, Make, parametrize_with_checks
 from tests.conftest import Fsf
 
-DOCS = Path(__file__).parents[3] / "docs" / "writing-plugins.md"
+DOCS = Path(__file__).parents[3] / "docs" / "extend" / "benchmark.md"
 SMALL = ("--dataset", "planted", "-o", "dataset.size=16", "-o", "dataset.n_per_class=30")
 
 
@@ -38,8 +38,7 @@ def test_a_plugin_keeps_its_contract(make: Make, check: Check) -> None:
 
 @pytest.fixture
 def example(tmp_path: Path) -> str:
-    section = DOCS.read_text(encoding="utf-8").partition("\n## Benchmarks\n")[2]
-    (code,) = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "shots.py").write_text(code, encoding="utf-8")
     return "shots.py"
 

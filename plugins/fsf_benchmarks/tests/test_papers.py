@@ -14,7 +14,7 @@ import fsframework as fsf_api
 from tests.conftest import Fsf
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[2] / "docs" / "papers.md"
+PAGE = HERE.parents[2] / "docs" / "reproductions.md"
 
 PAPERS = {
     "FewSTAB": (

@@ -40,8 +40,9 @@ class ClipWords(AttributeDetector, ImageTextModel):
     depends on the model: cosines of CLIP ViT-B/32 are mostly between 0.15 and 0.35, those of other
     models in other ranges. Check ``similarities`` of some images before you trust a threshold.
 
-    Source: zero-shot prediction of Radford et al. 2021, section 3.1.2, with a threshold instead of
-    the softmax over classes, because any number of attributes may be present.
+    Source: zero-shot prediction of Radford et al. 2021, "Learning Transferable Visual Models From
+    Natural Language Supervision" (ICML), section 3.1.2, with a threshold instead of the softmax
+    over classes, because any number of attributes may be present.
 
     Args:
         model: CLIP or SigLIP, name on the hub or path of a folder.

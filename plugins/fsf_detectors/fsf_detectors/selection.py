@@ -64,7 +64,8 @@ class SpacySelector(WordSelector):
     as written. Words of English complex prepositions ("on top of", "next to") and quantifiers
     before "of" ("a lot of", "a group of") are left out: they say nothing of what is shown.
 
-    Source: Omega of FewSTAB (Zheng et al. 2024), section 4.2, step 2, and section 5.1.
+    Source: Omega of Zheng, Ye and Zhang 2024, "Benchmarking Spurious Bias in Few-Shot Image
+    Classifiers" (ECCV), section 4.2, step 2, and section 5.1.
 
     Args:
         pipeline: a spaCy pipeline, installed or a folder. ``auto`` is ``en_core_web_sm`` if it is

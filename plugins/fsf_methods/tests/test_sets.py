@@ -61,7 +61,7 @@ def test_the_only_image_of_a_class_is_joined_by_its_mirror_image(
 
 def test_equal_images_span_nothing() -> None:
     support, query = episode(3, 2, 4, shot=1).support, episode(3, 2, 4).query
-    scores = dsn().scores(support.repeat(1, 1, 3, 1, 1, 1), query)
+    scores = scored(dsn(), Batch(support.repeat(1, 1, 3, 1, 1, 1), query))
     mean = support[:, :, 0].flatten(2)
     expected = -torch.cdist(query.flatten(2), mean).square() / mean.shape[2]
     torch.testing.assert_close(scores.detach(), expected, rtol=1e-4, atol=1e-4)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
-from fsframework.values import AttributeTable, ImagePool, IntArray, TaskSet, task_seed
+from fsframework.values import AttributeTable, ImagePool, IntArray, TaskSet
 
 if TYPE_CHECKING:
     from fsf_samplers._index import WordIndex
@@ -22,7 +22,6 @@ __all__ = [
     "exhausted",
     "greatest",
     "resolved_options",
-    "task_seeds",
     "task_set",
     "too_few_classes",
     "too_few_words",
@@ -105,11 +104,6 @@ def empty_tasks(sampler: TaskSampler, n_tasks: int) -> Drawn:
         np.empty((n_tasks, sampler.n_way), np.int32),
         np.empty((n_tasks, sampler.n_way), np.bool_),
     )
-
-
-def task_seeds(name: str, n_tasks: int, seed: int) -> IntArray:
-    """Return the 64-bit seed of each task, uint64 ``(n_tasks,)``."""
-    return np.array([task_seed(seed, t, name) for t in range(n_tasks)], dtype=np.uint64)
 
 
 def task_set(

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fsf_samplers._common import check_request, resolved_options, task_seeds
+from fsf_samplers._common import check_request, resolved_options
+from fsf_samplers._uniform import task_seeds
 from fsframework.interfaces import Control, InfeasibleTask, OptionError, TaskSampler
 from fsframework.values import ImagePool, IntArray, TaskSet
 
@@ -44,6 +45,9 @@ class ContextSampler(TaskSampler):
     The paper does not specify how contexts are drawn, nor what happens where few images share
     one. ``n_contexts`` is our answer to the latter: with 5 shots in 5 contexts, each context
     gives the support one image.
+
+    Source: Zhang et al. 2024, "MetaCoCo: A New Few-Shot Classification Benchmark with Spurious
+    Correlation" (ICLR), section 4.
 
     Args:
         n_way: classes per task, at least 2.
@@ -98,7 +102,7 @@ class ContextSampler(TaskSampler):
         Args:
             pool: the images to draw from, with the metadata ``column``.
             n_tasks: number of tasks, at least 1.
-            seed: at least 0; ``task_seed(seed, t, "context")``, the same for both arms, seeds a
+            seed: at least 0; ``task_entropy(seed, t, "context")``, the same for both arms, seeds a
                 SplitMix64 from which task ``t`` is drawn.
 
         Returns:
@@ -122,7 +126,7 @@ class ContextSampler(TaskSampler):
             np.empty((0, 0), np.int32),
             np.empty((0, 0), np.bool_),
         )
-        seeds = task_seeds(_NAME, n_tasks, seed)
+        seeds = task_seeds(seed, range(n_tasks), _NAME)
         draw_context_tasks(cells, self.n_contexts, self._same_contexts, seeds, drawn)
         return TaskSet.of(
             pool,

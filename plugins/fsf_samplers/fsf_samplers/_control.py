@@ -6,10 +6,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Literal, get_args
 
-import numpy as np
-
+from fsf_samplers._uniform import draw_uniformly
 from fsframework.interfaces import Control, OptionError, TaskSampler
-from fsframework.values import ImagePool, TaskSet, task_rng
+from fsframework.values import ImagePool, TaskSet
 
 __all__ = ["ControlArm", "WithControl", "with_random_images"]
 
@@ -70,12 +69,8 @@ def with_random_images(biased: TaskSet, pool: ImagePool, seed: int) -> TaskSet:
 
     The images of task ``t`` are drawn from ``task_rng(seed, t, "matched")`` only.
     """
-    n_images = biased.n_shot + biased.n_query
-    images = np.empty((*biased.classes.shape, n_images), np.int64)
-    for task, classes in enumerate(biased.classes):
-        rng = task_rng(seed, task, "matched")
-        for way, label in enumerate(classes):
-            images[task, way] = rng.choice(pool.members(label), n_images, replace=False)
+    shape = *biased.classes.shape, biased.n_shot + biased.n_query
+    _, images = draw_uniformly(pool, shape, seed, "matched", biased.classes)
     return TaskSet.of(
         pool,
         biased.classes,

@@ -24,8 +24,9 @@ class DepletingSampler(TaskSampler):
     ``n_shot + n_query`` images left. Classes may have any size; one that is too small for a single
     task is never drawn.
 
-    Source: Lafargue et al. 2024, Algorithm 2. Deviation: each class is shuffled once and its images
-    are taken in that order, which is equivalent to drawing them again for each task.
+    Source: Lafargue et al. 2024, "Oops, I Sampled it Again: Reinterpreting Confidence Intervals in
+    Few-Shot Learning", Algorithm 2. Deviation: each class is shuffled once and its images are taken
+    in that order, which is equivalent to drawing them again for each task.
 
     Args:
         n_way: classes per task, at least 2.

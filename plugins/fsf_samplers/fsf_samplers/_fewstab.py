@@ -13,12 +13,12 @@ from fsf_samplers._common import (
     exhausted,
     greatest,
     resolved_options,
-    task_seeds,
     task_set,
     too_few_classes,
     too_few_words,
 )
 from fsf_samplers._control import ControlArm, WithControl, with_random_images
+from fsf_samplers._uniform import task_seeds
 from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
 from fsframework.values import AttributeTable, ImagePool, IntArray, TaskSet
 
@@ -64,6 +64,9 @@ class FewStabSampler(WithControl):
     class that cannot fill support and queries with any of its words would restart every task, so it
     is never drawn. Constructions differ in what restarts a task, and therefore slightly in how
     often a class or an attribute is drawn.
+
+    Source: Zheng, Ye and Zhang 2024, "Benchmarking Spurious Bias in Few-Shot Image Classifiers"
+    (ECCV), section 4.3.
 
     Args:
         n_way: classes per task, at least 2.
@@ -116,7 +119,7 @@ class FewStabSampler(WithControl):
         Args:
             pool: the images to draw from, with attributes.
             n_tasks: number of tasks, at least 1.
-            seed: at least 0; ``task_seed(seed, t, "fewstab")``, which is the same in all versions
+            seed: at least 0; ``task_entropy(seed, t, "fewstab")``, the same in all versions
                 of NumPy, seeds a SplitMix64 from which task ``t`` is drawn.
 
         Returns:
@@ -135,7 +138,7 @@ class FewStabSampler(WithControl):
         table, index = attributes_of("fewstab", pool)
         choices = self._choices(pool, table, index)
         drawn = empty_tasks(self, n_tasks)
-        seeds = task_seeds("fewstab", n_tasks, seed)
+        seeds = task_seeds(seed, range(n_tasks), "fewstab")
         n_drawn, faults, offers = draw_tasks(index, choices, seeds, self.max_restarts, drawn)
         if n_drawn < n_tasks:
             raise self._exhausted(pool, n_drawn, faults, offers)

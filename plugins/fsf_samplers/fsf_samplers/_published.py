@@ -13,12 +13,12 @@ from fsf_samplers._common import (
     exhausted,
     greatest,
     resolved_options,
-    task_seeds,
     task_set,
     too_few_classes,
     too_few_words,
 )
 from fsf_samplers._control import ControlArm, WithControl, with_random_images
+from fsf_samplers._uniform import task_seeds
 from fsframework.interfaces import InfeasibleTask, TaskSampler
 from fsframework.values import AttributeTable, ImagePool, IntArray, TaskSet
 
@@ -56,6 +56,9 @@ class FewStabPublishedSampler(WithControl):
     Failures are counted within a task, so task ``t`` depends only on its own seed. The published
     generator's tasks show no carry-over either, since all counts end at 0. Its draws depend on
     Python's hash seed; these do not.
+
+    Source: Zheng, Ye and Zhang 2024, "Benchmarking Spurious Bias in Few-Shot Image Classifiers"
+    (ECCV), the code published with it.
 
     Args:
         n_way: classes per task, at least 2.
@@ -99,7 +102,7 @@ class FewStabPublishedSampler(WithControl):
         Args:
             pool: the images to draw from, with attributes.
             n_tasks: number of tasks, at least 1.
-            seed: at least 0; ``task_seed(seed, t, "fewstab-published")``, which is the same in all
+            seed: at least 0; ``task_entropy(seed, t, "fewstab-published")``, the same in all
                 versions of NumPy, seeds a SplitMix64 from which task ``t`` is drawn.
 
         Returns:
@@ -121,7 +124,7 @@ class FewStabPublishedSampler(WithControl):
         choices = self._choices(pool, table, index)
         drawn = empty_tasks(self, n_tasks)
         n_drawn, faults, offers, unplaced = draw_published_tasks(
-            index, choices, task_seeds(name, n_tasks, seed), self.max_restarts, drawn
+            index, choices, task_seeds(seed, range(n_tasks), name), self.max_restarts, drawn
         )
         if n_drawn < n_tasks:
             raise self._exhausted(pool, table, n_drawn, faults, offers, unplaced)

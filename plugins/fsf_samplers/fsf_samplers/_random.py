@@ -7,8 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from fsf_samplers._common import check_request, resolved_options
+from fsf_samplers._uniform import draw_uniformly
 from fsframework.interfaces import InfeasibleTask, TaskSampler
-from fsframework.values import ImagePool, TaskSet, task_rng
+from fsframework.values import ImagePool, TaskSet
 
 __all__ = ["RandomSampler"]
 
@@ -53,14 +54,8 @@ class RandomSampler(TaskSampler):
         """
         n_tasks = check_request(self, "random", pool, n_tasks, seed)
         self._check_class_sizes(pool)
-        n_images = self.n_shot + self.n_query
-        classes = np.empty((n_tasks, self.n_way), dtype=np.int64)
-        images = np.empty((n_tasks, self.n_way, n_images), dtype=np.int64)
-        for task in range(n_tasks):
-            rng = task_rng(seed, task, "random")
-            classes[task] = rng.choice(len(pool.class_names), self.n_way, replace=False)
-            for way, label in enumerate(classes[task]):
-                images[task, way] = rng.choice(pool.members(label), n_images, replace=False)
+        shape = n_tasks, self.n_way, self.n_shot + self.n_query
+        classes, images = draw_uniformly(pool, shape, seed, "random")
         return TaskSet.of(
             pool,
             classes,

@@ -19,7 +19,7 @@ from fsf_samplers import (
 )
 from fsframework.interfaces import InfeasibleTask, OptionError
 from fsframework.testing import Check, Make, parametrize_with_checks
-from fsframework.values import ImagePool
+from fsframework.values import ImagePool, task_rng
 
 SEED = 20240611
 PoolOf = Callable[..., ImagePool]
@@ -106,6 +106,26 @@ def test_requests_that_cannot_be_met(
 
 
 # -- Uniform tasks ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n_way", "n_images"),
+    [((3, 3, 4, 5), 2, 3), ((20, 21, 20), 3, 20), ((600,) * 20, 5, 20), ((250, 240), 2, 230)],
+)
+@pytest.mark.parametrize("seed", [0, 2**33 + 5, 2**70])
+def test_random_tasks_are_those_of_one_generator_per_task(
+    sizes: tuple[int, ...], n_way: int, n_images: int, seed: int, pool_of_sizes: PoolOf
+) -> None:
+    pool = pool_of_sizes(*sizes)
+    tasks = RandomSampler(n_way=n_way, n_shot=1, n_query=n_images - 1).draw(pool, 300, seed)
+    for t in (*range(20), 299):
+        rng = task_rng(seed, t, "random")
+        classes = rng.choice(len(sizes), n_way, replace=False)
+        assert tasks.classes[t].tolist() == classes.tolist()
+        drawn = np.concatenate([tasks.support[t], tasks.query[t]], axis=1)
+        for label, images in zip(classes, drawn, strict=True):
+            expected = rng.choice(pool.members(label), n_images, replace=False)
+            assert images.tolist() == expected.tolist()
 
 
 def test_classes_and_images_of_random_tasks_are_uniform(

@@ -17,7 +17,7 @@ from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 REGISTRY = Registry()
 METHODS = {name: REGISTRY.load("method", name) for name in REGISTRY.names("method")}
 BESIDE = {"views", "trains_on_images", "weightless"}
-INSTEAD = {*BESIDE, "consumes", "embeds_images"}
+INSTEAD = {*BESIDE, "consumes"}
 OWN = {
     "ata": {"trains_on_images"},
     "bf3s": BESIDE,

@@ -235,7 +235,7 @@ def test_an_image_passes_the_backbone_once_per_view(base: Any) -> None:
         method.embed(torch.randn(6, 3, 20, 20))
     # MAML adapts its backbone to each task, so its views stay images.
     assert seen == ([] if base is MAML else [12])
-    assert method.embeds_images == (base is not MAML)
+    assert method.embeds == (base is not MAML)
     assert method.n_way == (5 if base is MAML else None)
 
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         facts_of,
         options_of_tasks,
         sets_of,
-        tasks_called,
         tasks_told_apart,
     )
 
@@ -69,7 +68,6 @@ __all__ = [
     "rank_correlations",
     "sets_of",
     "spearman",
-    "tasks_called",
     "tasks_told_apart",
 ]
 
@@ -107,7 +105,6 @@ _HOME = {
     "rank_correlations": "ranking",
     "sets_of": "task_sets",
     "spearman": "ranking",
-    "tasks_called": "task_sets",
     "tasks_told_apart": "task_sets",
 }
 """The module that defines each name; asking for one name imports no other module."""

@@ -13,9 +13,10 @@ __all__ = ["Accuracy"]
 class Accuracy(Statistic):
     """Mean class accuracy of a task (Acc).
 
-    Source: FewSTAB (Zheng et al. 2024), Eq. (1). The equation prints the sum over classes; the
-    paper's tables show the mean, which this returns. As every class of a task has the same number
-    of queries, it is also the fraction of the task's queries that are right.
+    Source: Zheng, Ye and Zhang 2024, "Benchmarking Spurious Bias in Few-Shot Image Classifiers"
+    (ECCV), Eq. (1). The equation prints the sum over classes; the paper's tables show the mean,
+    which this returns. As every class of a task has the same number of queries, it is also the
+    fraction of the task's queries that are right.
 
     >>> import numpy as np
     >>> outcomes = Outcomes(np.array([[[0, 1], [1, 1]]]), "digest", 6, False)

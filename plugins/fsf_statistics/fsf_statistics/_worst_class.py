@@ -16,8 +16,9 @@ __all__ = ["WorstClassAccuracy"]
 class WorstClassAccuracy(Statistic):
     """Smallest class accuracy of a task (wAcc).
 
-    Source: FewSTAB (Zheng et al. 2024), Eq. (2). On attribute-biased tasks the paper calls its
-    mean wAcc-A, on random tasks wAcc-R.
+    Source: Zheng, Ye and Zhang 2024, "Benchmarking Spurious Bias in Few-Shot Image Classifiers"
+    (ECCV), Eq. (2). On attribute-biased tasks the paper calls its mean wAcc-A, on random tasks
+    wAcc-R.
 
     Caveat: the smallest of a few noisy fractions is below the accuracy of the worst class, and the
     more so with fewer queries and more ways. A classifier that is right with probability 0.6 in

@@ -243,8 +243,8 @@ def harmful_pairs(
 
     Caveats: this is about these images and this model. A word stands for whatever occurs together
     with it and is not a word of its own; a counterfactual image is the only proof. With 150 tasks,
-    or words in a few images of a class, expect to miss most. ``docs/words-that-hurt.md`` states how
-    often reports were right.
+    or words in a few images of a class, expect to miss most. How often reports
+    were right is in ``docs/concepts/words-that-hurt.md``.
 
     Args:
         run: a run, its folder or name, or what ``fsframework.evaluate`` returned.

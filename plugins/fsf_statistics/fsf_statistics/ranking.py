@@ -60,7 +60,7 @@ def rank(first: FloatArray, second: FloatArray, *, level: float = 0.95) -> RankA
     also four, say nothing: the interval is -1 to 1.
 
     Caveat: ten rows are few, and values that are measured with error lower both correlations.
-    ``docs/comparing.md`` has the measured coverage.
+    ``docs/guides/comparing.md`` has the measured coverage.
 
     Args:
         first: float ``(rows,)``; ``second`` likewise.

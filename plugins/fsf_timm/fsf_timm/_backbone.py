@@ -28,7 +28,7 @@ class Timm(Backbone):
     Maps are the model's features before pooling: the last feature map of a convolutional network,
     or the patch tokens of a transformer, each at the position of its patch, without class and
     register tokens. Vectors are the output of the model's own pooling, before any classifier.
-    Source: Wightman 2019, PyTorch Image Models, and the paper of each model.
+    Source: Wightman 2019, "PyTorch Image Models", and the paper of each model.
 
     Args:
         model: a name that timm lists, with or without the tag of its weights: ``resnet18``,

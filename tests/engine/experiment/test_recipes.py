@@ -240,6 +240,19 @@ def test_a_run_says_whose_recipe_it_is_and_what_to_expect(
 
 
 @pytest.mark.parametrize(
+    "changed",
+    [
+        {"training": {"epochs": 2}},
+        {"training": {"method": "baseline", "learning_rate": 0.5}},
+        {"dataset": {"name": "planted", "strength": 0.3}},
+    ],
+)
+def test_a_run_that_changes_training_or_data_expects_no_accuracy(changed: dict[str, Any]) -> None:
+    experiment = fsf.describe(method="ncc", progress=False, **changed).experiment
+    assert "not known" in experiment.recipe_described((5, 5))
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"recipe": "fewstap"}, r"anil has no recipe 'fewstap' \(did you mean"),

@@ -93,8 +93,6 @@ def test_every_image_is_decoded_and_embedded_once() -> None:
 class Turned(PixelPrototypes):
     """Embeds an image as the mean of its vector and that of the image upside down."""
 
-    embeds_images = True
-
     def embed(self, items: Tensor) -> Tensor:
         return (self.backbone.encode(items) + self.backbone.encode(items.flip(-2))) / 2
 

@@ -124,7 +124,7 @@ class IFSL(MethodWrapper):
             raise OptionError(
                 f"base must consume vectors or images, but {type(base).__name__} consumes maps"
             )
-        if base.trains_on_images or base.embeds_images or base.views is not None:
+        if base.trains_on_images or base.views is not None:
             raise OptionError(
                 "base must be trained on parts of vectors, but "
                 f"{type(base).__name__} is trained on images"

@@ -35,7 +35,7 @@ class DSN(FewShotMethod):
     not subtract the mean, has divisor, factor and smoothed labels, and leaves the cosines out.
 
     The only image of a class is joined by its mirror image, as one vector spans no subspace;
-    therefore the method consumes images.
+    therefore the method consumes images, and embeds each with its mirror image.
 
     Args:
         centre: subtract the mean of a class. Without it, as in the authors' code for ResNet-12 and
@@ -86,25 +86,34 @@ class DSN(FewShotMethod):
         """Store the backbone."""
         self.backbone = backbone
 
+    def embed(self, items: Tensor) -> Tensor:
+        """Turn images ``(n, 3, H, W)`` into vectors of each and its mirror image, ``(n, 2, D)``."""
+        both = torch.stack([items, self._mirrored(items)], dim=1)
+        return self._encoded(both.flatten(0, 1)).unflatten(0, (-1, 2))
+
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
         """Return scaled squared distances, float ``(tasks, n, way)``, in float32 or float64.
 
         Args:
-            support: float ``(tasks, way, shot, 3, H, W)``.
-            query: float ``(tasks, n, 3, H, W)``.
+            support: float ``(tasks, way, shot, 2, D)``, embedded.
+            query: float ``(tasks, n, 2, D)``, embedded.
         """
-        vectors, of_query = self._vectors(support, query)
+        vectors = support[:, :, 0] if support.shape[2] == 1 else support[:, :, :, 0]
         with torch.autocast(query.device.type, enabled=False):
             means, bases = self.subspaces(vectors)
-            return self._scores(means, bases, of_query)
+            return self._scores(means, bases, query[:, :, 0])
+
+    def _mirrored(self, images: Tensor) -> Tensor:
+        return images.flip(-1 if self.mirror == "columns" else -3)
+
+    def _encoded(self, images: Tensor) -> Tensor:
+        return full_precision(self.backbone.encode(images))
 
     def _vectors(self, support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Encode all images in one batch: ``(tasks, way, shot, D)`` and ``(tasks, n, D)``."""
+        """Encode the images of a step: ``(tasks, way, shot, D)`` and ``(tasks, n, D)``."""
         if support.shape[2] == 1:
-            dimension = -1 if self.mirror == "columns" else -3
-            support = torch.cat([support, support.flip(dimension)], dim=2)
-        images = torch.cat([support.flatten(0, 2), query.flatten(0, 1)])
-        vectors = full_precision(self.backbone.encode(images))
+            support = torch.cat([support, self._mirrored(support)], dim=2)
+        vectors = self._encoded(torch.cat([support.flatten(0, 2), query.flatten(0, 1)]))
         of_support, of_query = vectors.tensor_split([support.shape[:3].numel()])
         return (
             of_support.reshape(*support.shape[:3], -1),

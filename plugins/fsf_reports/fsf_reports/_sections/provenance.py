@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from fsf_reports._citing import citations
 from fsf_reports.interfaces import ReportedRun, ReportedRuns, Section
 from fsf_reports.values import Block, Listing, Text
 from fsframework.cli.options import option_of
@@ -15,12 +15,6 @@ from fsframework.cli.options import option_of
 __all__ = ["Provenance"]
 
 _MOST_RUNS = 24
-_FEWSTAB = """@inproceedings{zheng2024fewstab,
-  title     = {Benchmarking Spurious Bias in Few-Shot Image Classifiers},
-  author    = {Zheng, Guangtao and Ye, Wenqian and Zhang, Aidong},
-  booktitle = {European Conference on Computer Vision},
-  year      = {2024}
-}"""
 
 _SHAPE = {"n_way": "way", "n_shot": "shot", "n_query": "queries"}
 _ROLES = ("method", "sampler", "dataset", "backbone", "detector")
@@ -48,7 +42,9 @@ class Provenance(Section):
                 )
             )
         yield Listing("What ran", "\n\n".join(_versions(run) for run in shown))
-        yield Listing("To cite", _citations(runs), "bibtex")
+        data = {run.data.name: run.data.citation for run in runs if run.data and run.data.citation}
+        cited = citations((run.record for run in runs), data=data)
+        yield Listing("To cite", cited, "bibtex")
 
 
 def _command(run: ReportedRun) -> str:
@@ -133,18 +129,3 @@ def _versions(run: ReportedRun) -> str:
     told = [f"  {name}: {value}" for name, value in lines.items() if value]
     notes = [f"  note: {note}" for note in record["notes"]]
     return "\n".join([run.label, *told, *notes])
-
-
-def _citations(runs: ReportedRuns) -> str:
-    """Return BibTeX of the tasks' source and of the data, where they are known."""
-    data = {run.data.name: run.data.citation for run in runs if run.data and run.data.citation}
-    entries = [_misc(name, citation) for name, citation in data.items()]
-    return "\n\n".join([_FEWSTAB, *entries])
-
-
-def _misc(name: str, citation: str) -> str:
-    """Return an entry of a citation that is known as one sentence."""
-    key = re.sub(r"[^a-z0-9]+", "", name.lower()) or "data"
-    special = {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$"}
-    note = "".join(special.get(c, c) for c in citation).replace("{", "(").replace("}", ")")
-    return f"@misc{{{key},\n  note = {{{note}}}\n}}"

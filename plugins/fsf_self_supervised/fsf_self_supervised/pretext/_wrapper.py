@@ -134,9 +134,13 @@ class OnViews(Wrapper):
         super().__init__(base=base)
         check_fixed(views=views)
         self.views = views
-        self.embeds_images = self.embeds_images or base.consumes != "images"
         self.consumes = "images"
         self.trains_on_images = False
+
+    @property
+    def embeds(self) -> bool:
+        """Whether views have features, which those of a base that adapts to pixels do not."""
+        return self.base.consumes != "images" or self.base.embeds
 
     def views_in(self, batch: Batch) -> Tensor:
         """Return the views of a batch's images, float ``(n, v, 3, H, W)``; made if it has none."""

@@ -102,7 +102,7 @@ def _features(tree: Mapping[str, Any], session: Session) -> FeatureStore:
             f"{argument('training.epochs', 0)}"
         )
     method = experiment.method.create()
-    if method.consumes == "images" and not method.embeds_images:
+    if method.consumes == "images" and not method.embeds:
         raise OptionError(
             f"{experiment.method.called} adapts its backbone to each task, so that images have no "
             "features that could be kept"

@@ -1,0 +1,34 @@
+"""`fsf cite`: what to cite for runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fsf_reports._options import runs_argument
+from fsframework.cli.options import command, shared
+
+__all__ = ["cite"]
+
+
+@command()
+@runs_argument()
+@shared("runs-dir")
+def cite(run_list: tuple[str, ...], runs_dir: Path) -> None:
+    """Print BibTeX of what runs used.
+
+    RUN is a folder, the name or beginning of the name of one in the runs folder, or a folder of
+    runs. The entries are those of the methods, backbones, data sets, samplers, detectors and
+    intervals, and of this software. A comment above each says what it is for.
+
+    \b
+    Examples:
+      fsf cite renet-planted
+      fsf cite runs > software.bib
+    """
+    from fsf_reports._citing import citations
+    from fsf_reports._report import opened_runs
+
+    found = opened_runs(run_list, runs_dir)
+    click.echo(citations([run.record.to_json() for run in found]))
