@@ -28,7 +28,6 @@ extensions = [
     "sphinx_design",
 ]
 default_role = "code"
-smartquotes_action = "qe"  # two hyphens begin an option
 suppress_warnings = ["myst.strikethrough"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline"]

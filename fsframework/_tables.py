@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from fsframework._text import printable
+from fsframework.errors import FsfError
 
-__all__ = ["footnotes", "html_table", "text_table"]
+__all__ = ["data_frame", "first_rows", "footnotes", "html_table", "text_table"]
 
 _BETWEEN = "  "
 _NO_LIMIT = 100_000
+_SCREEN = 30
+"""Rows of a table that a notebook or a Python prompt shows."""
 
 
 def text_table(
@@ -66,7 +70,7 @@ def _wrapped(cell: str, width: int) -> list[str]:
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """Return an HTML table; every cell is shown as text.
+    """Return an HTML table of the first rows; every cell is shown as text.
 
     >>> html_table(["a"], [["<b>"]])
     '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
@@ -75,11 +79,34 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: s
     from html import escape
 
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    shown = first_rows(rows)
     body = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in shown
     )
     above = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f"<table>{above}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def first_rows(rows: Iterable[Sequence[str]]) -> list[Sequence[str]]:
+    """Return as many rows as a screen has room for, and one that says how many there are more."""
+    known = list(rows)
+    more = len(known) - _SCREEN
+    if more <= 0:
+        return known
+    return [*known[:_SCREEN], (f"… {more:,} more", *[""] * (len(known[0]) - 1))]
+
+
+def data_frame(data: Any) -> Any:
+    """Return rows or columns as a pandas ``DataFrame``.
+
+    Raises:
+        FsfError: pandas is not installed.
+    """
+    try:
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+    except ImportError:
+        raise FsfError("to_pandas needs pandas: pip install pandas") from None
+    return pd.DataFrame(data)
 
 
 def footnotes(cautions: Mapping[str, Sequence[str]]) -> list[str]:

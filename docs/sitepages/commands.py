@@ -56,7 +56,7 @@ def _told(command: click.Command, context: click.Context, level: int) -> Iterato
     recorder = _Recorder()
     options.format_options(command, context, recorder)
     for title, rows in recorder.sections.items():
-        told = [(f"`{name}`", escaped(" ".join(text.split()))) for name, text in rows]
+        told = [(f"`{name}`", _text(text)) for name, text in rows]
         yield table((title, "meaning"), told)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -88,12 +88,17 @@ class _Recorder(click.HelpFormatter):
             self.sections.setdefault(self._title, []).extend((a.strip(), b) for a, b in found)
 
 
+def _text(text: str) -> str:
+    """Return plain text as Markdown, with the options in it as code."""
+    return re.sub(r"(?<![\w-])(--[a-z][\w-]*)", r"`\1`", escaped(" ".join(text.split())))
+
+
 def _help(text: str) -> Iterator[str]:
     """Yield the paragraphs of a help text; those that keep their lines are examples."""
     for block in inspect.cleandoc(text).split("\n\n"):
         lines = block.removeprefix("\b\n").splitlines()
         if not lines[-1].startswith("  "):
-            yield re.sub(r"(?<![\w-])(--[a-z][\w-]*)", r"`\1`", escaped(" ".join(lines))) + "\n"
+            yield _text(" ".join(lines)) + "\n"
             continue
         if not lines[0].startswith(" "):
             yield f"{escaped(lines.pop(0))}\n"

@@ -34,6 +34,10 @@ from fsframework.values import (
     ImagePool,
     IntArray,
     UInt8Array,
+    data_frame,
+    first_rows,
+    html_table,
+    text_table,
 )
 
 if TYPE_CHECKING:
@@ -297,7 +301,7 @@ def run(
     experiment = resolved(tree_of_call(arguments, config), session)
     if seeds is None:
         return run_resolved(experiment, session)
-    from fsframework.api.grids import read_seeds
+    from fsframework.api.experiments import read_seeds
 
     return run_resolved(experiment, session, read_seeds(seeds))
 
@@ -486,14 +490,8 @@ class Runs(Sequence[Run]):
         return Runs(joined(self, level, statistics or {}), self.broken)
 
     def to_pandas(self) -> Any:
-        """Return the rows as a pandas ``DataFrame``.
-
-        Raises:
-            ImportError: pandas is not installed.
-        """
-        import pandas as pd  # type: ignore[import-untyped,unused-ignore]
-
-        return pd.DataFrame(self.rows())
+        """Return the rows as a pandas ``DataFrame``."""
+        return data_frame(self.rows())
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         heads = ("run", "status", "method", "backbone", "tasks", "task-seed", "training-seed")
@@ -505,13 +503,10 @@ class Runs(Sequence[Run]):
         return [*heads, "estimates"], rows
 
     def __repr__(self) -> str:
-        from fsframework.values import text_table
-
-        return text_table(*self._cells())
+        heads, rows = self._cells()
+        return text_table(heads, first_rows(rows))
 
     def _repr_html_(self) -> str:
-        from fsframework.values import html_table
-
         return html_table(*self._cells())
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self, TypedDict
+from typing import Any, Self, TypedDict
 
 import numpy as np
 
 from fsframework._digest import digest_of
+from fsframework._tables import data_frame
 from fsframework.errors import DataError
 from fsframework.values._arrays import IntArray, frozen, named, read_only
 from fsframework.values._formats import parquet_header, text_column, write_parquet
@@ -62,6 +63,17 @@ class ImagePool:
     metadata: Mapping[str, Sequence[str]] = field(default_factory=dict)
     attributes: AttributeTable | None = None
     labelled: bool = True
+
+    def __repr__(self) -> str:
+        words = "no words" if self.attributes is None else f"{len(self.attributes.words):,} words"
+        classes = f"{len(self.class_names):,} classes" if self.labelled else "no labels"
+        return f"<ImagePool: {len(self.keys):,} images, {classes}, {words}>"
+
+    def to_pandas(self) -> Any:
+        """Return a pandas ``DataFrame``: a row per image, with key, class and metadata."""
+        classes = np.array(self.class_names, dtype=object)[self.labels]
+        more = {name: [*column] for name, column in self.metadata.items()}
+        return data_frame({"key": [*self.keys], "class": classes, **more})
 
     def __post_init__(self) -> None:
         keys = Texts.of(self.keys)

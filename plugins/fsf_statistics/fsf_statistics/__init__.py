@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.breakdowns import Breakdown, breakdown
-    from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs
+    from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
         ComparedHeadline,
         HeadlineRow,
@@ -60,6 +60,7 @@ __all__ = [
     "harmful_pairs",
     "headline",
     "headline_of_runs",
+    "kept_pairs",
     "options_of_tasks",
     "pilot_of",
     "plan_queries",
@@ -95,6 +96,7 @@ _HOME = {
     "effective_robustness": "robustness",
     "facts_of": "task_sets",
     "harmful_pairs": "harm",
+    "kept_pairs": "harm",
     "headline": "headlines",
     "headline_of_runs": "headlines",
     "options_of_tasks": "task_sets",
