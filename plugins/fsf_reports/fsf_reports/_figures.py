@@ -231,13 +231,16 @@ def _intervals(results: Results, wanted: Wanted) -> FigureDeclaration:
         best = -1 if statistic.higher_is_better and not measure.is_gap else 1
         order = sorted(own, key=lambda label: best * own[label].value)
         rows.append([*order, *(one.label for one in group.shown if one.label not in own)])
+    shared = _shared(rows, found)
     panels = [
         Panel(
             _title_of(group, results),
             (Series("", tuple(Point(label, values.get(label)) for label in own)),),
         )
-        for group, values, own in zip(results.groups, found, _shared(rows, found), strict=True)
+        for group, values, own in zip(results.groups, found, shared, strict=True)
     ]
+    if any(len(own) > len(one) for own, one in zip(shared, rows, strict=True)):
+        missing.append("An empty row: the method has no run on these tasks")
     return FigureDeclaration(
         "Intervals",
         f"{results.label(measure)} of each method.",

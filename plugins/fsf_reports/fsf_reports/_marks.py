@@ -282,16 +282,19 @@ class Edges:
 
     Args:
         left: whether it is the first of its row.
+        top: whether it is in the first row.
         bottom: whether no panel is below it.
     """
 
     left: bool
+    top: bool
     bottom: bool
 
 
 def _edges(figure: FigureDeclaration, frame: Frame, place: int) -> Edges:
     below = place + frame.per_row < len(figure.panels)
-    return Edges(place % frame.per_row == 0, not below or not _same_below(figure))
+    top = place < frame.per_row
+    return Edges(place % frame.per_row == 0, top, not below or not _same_below(figure))
 
 
 def _same_below(figure: FigureDeclaration) -> bool:
@@ -607,6 +610,7 @@ def _whiskers(
         drawn.insert(0, zero)
     if at.left:
         drawn.append(_row_names(labels, y))
+    if at.left and at.top:
         drawn.append(_text(_head(figure, frame.left - 6), -5, -6, "right"))
     return drawn
 

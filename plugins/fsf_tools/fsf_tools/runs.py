@@ -34,8 +34,8 @@ def runs() -> None:
     \b
     Examples:
       fsf runs list dataset=planted --sort wacc-gap
-      fsf runs show runs/renet-planted-fewstab-1a2b3c4d
-      fsf runs remove renet-planted-fewstab-1a2b3c4d
+      fsf runs show method=renet
+      fsf runs remove method=renet
     """
 
 
@@ -160,7 +160,7 @@ def _sorted(rows: _Rows, column: str, *, backwards: bool) -> _Rows:
 def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
     """Show one run: its estimates, options, versions and where it is.
 
-    RUN is a folder, or the name or beginning of the name of one in the runs folder.
+    RUN is a folder, a name or its beginning, or a selector such as method=ncc,shot=5.
     """
     from fsframework.api.running import load_run
     from fsframework.cli import render
@@ -188,7 +188,7 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
 def remove(run_list: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
     """Remove runs with their weights and outcomes; cached stages stay.
 
-    RUN is a folder, or the name or beginning of the name of one in the runs folder.
+    RUN is a folder, a name or its beginning, or a selector such as method=ncc,shot=5.
     """
     from fsframework.api.running import remove_run, run_folder
 
