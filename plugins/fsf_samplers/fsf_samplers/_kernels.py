@@ -230,6 +230,14 @@ class WordChoices(NamedTuple):
     set, at 0, is as long as the longest. Apart from padding they take no more memory than the
     packed table, and less where a class has few of the words."""
 
+    folded: Array
+    """uint64 ``(n_words, n_classes)``: the union of the blocks of the set, so that each of its
+    bits stands for at least one image."""
+
+    enough: Array
+    """Unsigned ``(n_words, n_classes)``: the number of the class's images with the word, at most
+    ``n_query``."""
+
     counted: Array
     """bool per cell: whether its word can be drawn and so counts in a score; false if empty."""
 
@@ -609,7 +617,7 @@ def count_bits(bits: np.uint64) -> Any:
     return np.int64((bits * np.uint64(0x0101_0101_0101_0101)) >> np.uint64(56))
 
 
-@inner
+@inlined
 def draw_words(words: Array, state: Array, attribute: Array) -> None:
     """Draw distinct words; ``words`` is permuted in place."""
     for i in range(attribute.size):
@@ -618,7 +626,7 @@ def draw_words(words: Array, state: Array, attribute: Array) -> None:
         attribute[i] = words[i]
 
 
-@inner
+@inlined
 def draw_classes(
     eligible: Array, attribute: Array, free: Array, state: Array, classes: Array
 ) -> int:
@@ -656,64 +664,124 @@ def draw_classes(
     return attribute.size
 
 
-@inner
+@inlined
 def judge(  # noqa: C901, PLR0913 - compiled; see draw_published_tasks
     class_start: Array,
     place: Array,
     sets: Array,
+    folded: Array,
+    enough: Array,
     classes: Array,
     attribute: Array,
     failed: Array,
     n_shot: int,
     n_query: int,
     others: Array,
+    bounds: Array,
+    blamed: bool,
 ) -> tuple[int, int, int]:
     """Find out whether each way's class has enough images for support and queries.
 
     ``failed`` counts the supports and the queries that failed since the last success. The first way
     that succeeds resets its count, so what a count allows concerns way 0 only.
 
+    Folded sets bound the number of images from below, sums of numbers of images from above. Only
+    where these do not tell, or the class is to be ``blamed``, are the sets themselves read.
+
     Returns:
         ``DONE``, or the reason to restart; the class at fault; and the number of images it had.
     """
     n_way = classes.size
     most, lacking = failed[0] // FAILURES, failed[1] >= FAILURES
+    # Without a branch, the reads of all pairs of way and attribute overlap.
     for way in range(n_way):
         label = classes[way]
-        own = place[attribute[way], label]
-        n_others = find_others(place, label, attribute, way, others)
-        n = 0
-        for block in range(count_blocks(class_start, label)):
-            bits = sets[own + block]
-            if bits and most == 0:
-                n += count_bits(bits & ~unite(sets, others, n_others, block))
-            elif bits:
-                for element in range(64 * block, 64 * block + 64):
-                    if has(sets, own, element):
-                        n += count_others(sets, others, n_others, element) <= most
-            if n >= n_shot:
-                break
-        if n < n_shot:
-            failed[0] += 1
-            return FEW_SUPPORTS, label, n
+        bits, n_with = np.uint64(0), 0
+        for other in range(n_way):
+            counts = other != way
+            bits |= folded[attribute[other], label] * np.uint64(counts)
+            n_with += enough[attribute[other], label] * counts
+        own = folded[attribute[way], label]
+        bounds[0, way], bounds[1, way] = count_bits(own & ~bits), count_bits(bits & ~own)
+        bounds[2, way] = n_with
+    hopeless = False
+    for way in range(n_way):
+        label = classes[way]
+        if bounds[0, way] < n_shot:
+            n = count_supports(
+                class_start, place, sets, label, attribute, way, others, most, n_shot
+            )
+            if n < n_shot:
+                failed[0] += 1
+                return FEW_SUPPORTS, label, n
         failed[0] = most = 0
+        hopeless |= way > 0 and bounds[2, way] < n_query
     for way in range(n_way):
         label = classes[way]
         if way > 0 or not lacking:
-            own = place[attribute[way], label]
-            n_others = find_others(place, label, attribute, way, others)
-            n = 0
-            for block in range(count_blocks(class_start, label)):
-                bits = unite(sets, others, n_others, block)
-                if bits:
-                    n += count_bits(bits & ~sets[own + block])
-                    if n >= n_query:
-                        break
-            if n < n_query:
+            if not blamed and (bounds[2, way] < n_query or (way > 0 and hopeless)):
                 failed[1] += 1
-                return FEW_QUERIES, label, n
+                return FEW_QUERIES, label, 0
+            if bounds[1, way] < n_query:
+                n = count_queries(class_start, place, sets, label, attribute, way, others, n_query)
+                if n < n_query:
+                    failed[1] += 1
+                    return FEW_QUERIES, label, n
         failed[1] = 0
     return DONE, 0, 0
+
+
+@inner
+def count_supports(  # noqa: PLR0913 - compiled
+    class_start: Array,
+    place: Array,
+    sets: Array,
+    label: int,
+    attribute: Array,
+    way: int,
+    others: Array,
+    most: int,
+    n_shot: int,
+) -> int:
+    """Return the images with the way's attribute and ``most`` others', no more than needed."""
+    own = place[attribute[way], label]
+    n_others = find_others(place, label, attribute, way, others)
+    n = 0
+    for block in range(count_blocks(class_start, label)):
+        bits = sets[own + block]
+        if bits and most == 0:
+            n += count_bits(bits & ~unite(sets, others, n_others, block))
+        elif bits:
+            for element in range(64 * block, 64 * block + 64):
+                if has(sets, own, element):
+                    n += count_others(sets, others, n_others, element) <= most
+        if n >= n_shot:
+            break
+    return n
+
+
+@inner
+def count_queries(  # noqa: PLR0913 - compiled
+    class_start: Array,
+    place: Array,
+    sets: Array,
+    label: int,
+    attribute: Array,
+    way: int,
+    others: Array,
+    n_query: int,
+) -> int:
+    """Return the images with others' attributes and not the way's own, no more than needed."""
+    own = place[attribute[way], label]
+    n_others = find_others(place, label, attribute, way, others)
+    n = 0
+    for block in range(count_blocks(class_start, label)):
+        bits = unite(sets, others, n_others, block)
+        if bits:
+            n += count_bits(bits & ~sets[own + block])
+            if n >= n_query:
+                break
+    return n
 
 
 @inner
@@ -760,10 +828,11 @@ def has(sets: Array, place: int, element: int) -> Any:
 
 
 @entry
-def image_sets(index: WordIndex, n_words: int) -> tuple[Array, Array]:
-    """Return ``place`` and ``sets`` of a ``WordChoices``."""
+def image_sets(index: WordIndex, n_words: int) -> tuple[Array, Array, Array]:
+    """Return ``place``, ``sets`` and ``folded`` of a ``WordChoices``."""
     n_classes = index.class_start.size - 1
     place = np.zeros((n_words, n_classes), np.int32)
+    folded = np.zeros((n_words, n_classes), np.uint64)
     longest = size = 0
     for label in range(n_classes):
         n_blocks = count_blocks(index.class_start, label)
@@ -778,9 +847,11 @@ def image_sets(index: WordIndex, n_words: int) -> tuple[Array, Array]:
             place[index.cell_word[cell], label] = start
             for i in range(index.rows_start[cell], index.rows_start[cell + 1]):
                 element = index.rows[i] - first
-                sets[start + element // 64] |= np.uint64(1) << np.uint64(element % 64)
+                bit = np.uint64(1) << np.uint64(element % 64)
+                sets[start + element // 64] |= bit
+                folded[index.cell_word[cell], label] |= bit
             start += n_blocks
-    return place, sets
+    return place, sets, folded
 
 
 @inner
@@ -874,11 +945,13 @@ def draw_published_tasks(
     """
     # Arrays are unpacked and sliced here: within the loop, counting references to them would take
     # longer than an attempt.
-    class_start, eligible, place, sets = (
+    class_start, eligible, place, sets, folded, enough = (
         index.class_start,
         choices.eligible,
         choices.place,
         choices.sets,
+        choices.folded,
+        choices.enough,
     )
     n_classes = class_start.size - 1
     n_way, n_shot, n_query = drawn.classes.shape[1], drawn.support.shape[2], drawn.query.shape[2]
@@ -886,12 +959,13 @@ def draw_published_tasks(
     state = work.state
     words = np.empty(choices.words.size, np.int32)
     free = np.empty((2, eligible.shape[1]), np.uint64)
-    others = np.empty(n_way, np.int64)
+    others, bounds = np.empty(n_way, np.int64), np.empty((3, n_way), np.int64)
     failed = np.zeros(2, np.int64)
     faults = np.zeros((n_classes, 4), np.int64)
     offers = np.zeros((n_classes, 4), np.int64)
     unplaced = np.zeros(eligible.shape[0], np.int64)
-    for task in range(seeds.size):
+    task, blamed = 0, False
+    while task < seeds.size:
         classes, attribute = drawn.classes[task], drawn.attribute[task]
         state[0] = seeds[task]
         for i in range(words.size):
@@ -913,20 +987,28 @@ def draw_published_tasks(
                 class_start,
                 place,
                 sets,
+                folded,
+                enough,
                 classes,
                 attribute,
                 failed,
                 n_shot,
                 n_query,
                 others,
+                bounds,
+                blamed,
             )
             if outcome == DONE:
                 break
             faults[label, outcome] += 1
             offers[label, outcome] = max(offers[label, outcome], offer)
-        if outcome != DONE:
+        if outcome == DONE:
+            draw_images(index, choices, work, most, lacking, drawn, task)
+            task += 1
+        elif blamed:
             return task, faults, offers, unplaced
-        draw_images(index, choices, work, most, lacking, drawn, task)
+        else:
+            blamed = True  # draw the task once more, to know what was missing
     return seeds.size, faults, offers, unplaced
 
 
