@@ -100,19 +100,19 @@ def main() -> None:
     _, few = drawn(2, arguments.images)
     a_task = quickest(lambda: task_by_task(plain, pixels, few), 2) / len(few)
     _, enough = drawn(200, arguments.images)
-    embedded = len(np.unique(enough.images))
+    used = np.unique(enough.images)
     _, tasks = drawn(TASKS, IMAGES)
     vectors = ImageSource(torch.randn(IMAGES, 640))
     scoring = quickest(lambda: predict(model, tasks, vectors))
     theirs = a_task * TASKS
     rows = [("task by task, contiguous fp32", f"{a_task:.2f} per task", f"{theirs:,.0f}", "1", "")]
     for precision in ("fp32", "bf16"):
-        embedding = quickest(lambda p=precision: ImageSource.computed(model, pixels, enough, p), 2)
-        whole = embedding / embedded * IMAGES + scoring
+        embedding = quickest(lambda p=precision: ImageSource.computed(model, pixels, used, p), 2)
+        whole = embedding / len(used) * IMAGES + scoring
         rows.append(
             (
                 f"ours, {precision}",
-                f"{100 * embedding / embedded:.2f} per 100 images, "
+                f"{100 * embedding / len(used):.2f} per 100 images, "
                 f"{1000 * scoring / TASKS:.2f} ms per task",
                 f"{whole:,.0f}",
                 f"{theirs / whole:.0f}",

@@ -1,3 +1,4 @@
+from fsf_tools.sweeping import sweep as sweep
 from fsframework.api.data import attributes as attributes
 from fsframework.api.data import dataset as dataset
 from fsframework.api.data import draw as draw
@@ -15,7 +16,6 @@ from fsframework.api.running import Runs as Runs
 from fsframework.api.running import load_run as load_run
 from fsframework.api.running import run as run
 from fsframework.api.running import runs as runs
-from fsframework.api.sweeping import sweep as sweep
 from fsframework.values import ArmOutcomes as ArmOutcomes
 from fsframework.values import Arms as Arms
 from fsframework.values import AttributeTable as AttributeTable

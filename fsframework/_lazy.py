@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from fsframework.errors import FsfError
+
 __all__ = ["lazily"]
 
 
@@ -18,13 +20,21 @@ def lazily(
 
     Args:
         package: its full name.
-        homes: names by the module of fsframework that defines them.
+        homes: names by the module that defines them: of fsframework, if it begins with a dot.
+
+    The function raises ``FsfError`` where the module's distribution is not installed.
     """
     home = {name: module for module, names in homes.items() for name in names}
 
     def find(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"fsframework.{home[name]}"), name)
+        try:
+            return getattr(importlib.import_module(home[name], "fsframework"), name)
+        except ModuleNotFoundError as error:
+            if home[name].partition(".")[0] != error.name:
+                raise
+            wanted = error.name.replace("_", "-")
+        raise FsfError(f"{package}.{name} is part of {wanted}: pip install {wanted}")
 
     return sorted(home), find

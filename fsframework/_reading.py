@@ -12,8 +12,7 @@ import os
 import re
 import reprlib
 import stat
-import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -147,6 +146,8 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
     decoded = _decoded(text)
     if _LONG_KEY.search(decoded):
         raise ValueError(_TOO_DEEP)
+    import tomllib  # late: it takes a while, and few commands read TOML
+
     found: dict[str, Any] = _shallow(lambda: tomllib.loads(decoded))
     return found
 
@@ -204,18 +205,18 @@ def _shallow(parse: Callable[[], Any]) -> Any:
         found = parse()
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    level = [found]
+    level = [found] if isinstance(found, (dict, list)) else []
     for _ in range(_MOST_LEVELS):
         level = [inner for one in level for inner in _parts(one)]
-    if any(isinstance(one, (dict, list)) for one in level):
+    if level:
         raise ValueError(_TOO_DEEP)
     return found
 
 
-def _parts(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+def _parts(value: dict[str, Any] | list[Any]) -> Iterator[Any]:
+    """Yield the objects and arrays in an object or array."""
+    parts = value.values() if isinstance(value, dict) else value
+    return (part for part in parts if isinstance(part, (dict, list)))
 
 
 def text_lines(stream: BinaryIO, errors: str = "strict") -> Iterator[str]:

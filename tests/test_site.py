@@ -15,6 +15,7 @@ from fsframework.api.components import Registry
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^(```+|:::+)(.*?)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile("^#+ (.+)$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +41,20 @@ def test_links_lead_somewhere(pages: dict[str, str]) -> None:
     assert lost == []
 
 
+def test_links_name_headings_that_exist(pages: dict[str, str]) -> None:
+    headings = {name: set(map(anchor, HEADING.findall(text))) for name, text in pages.items()}
+    lost = [
+        (name, target, heading)
+        for name, text in pages.items()
+        for target, heading in re.findall(r"\]\((?!\w+:)([^)#\s]*)#([^)\s]+)\)", text)
+        if heading not in headings[beside(name, target) if target else name]
+    ]
+    assert lost == []
+
+
 def test_every_page_is_in_one_list(pages: dict[str, str]) -> None:
     listed = [
-        beside(name, line)
+        beside(name, line.removesuffix(".md") + ".md")
         for name, text in pages.items()
         for _, kind, body in FENCE.findall(text)
         for line in body.splitlines()
@@ -77,6 +89,11 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Prototypical Networks" in (tmp_path / "catalogue/methods/protonet.html").read_text()
+
+
+def anchor(heading: str) -> str:
+    """Return what the address of a heading ends with, as GitHub and MyST make it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-")
 
 
 def beside(page: str, target: str) -> str:

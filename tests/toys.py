@@ -18,8 +18,8 @@ from torch.nn import functional
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.running import Run, run_resolved
 from fsframework.api.session import open_session
+from fsframework.components.installed import Plugin
 from fsframework.components.kinds import kind_of
-from fsframework.components.registry import Plugin
 from fsframework.components.resolution import Component
 from fsframework.engine.progress import Advance, Reporter
 from fsframework.interfaces import Backbone, Batch, Dataset, FewShotMethod

@@ -79,9 +79,10 @@ def page_of(path: Path) -> str | None:
 
 def write_pages(folder: Path) -> None:
     """Write every page, and the images, to a folder for Sphinx."""
-    skipped = shutil.ignore_patterns("*.py", "*.md", "__pycache__", "build", "requirements.txt")
+    skipped = shutil.ignore_patterns("sitepages", "conf.py", "*.md", "build", "requirements.txt")
     shutil.copytree(DOCS, folder, ignore=skipped)
     for name, text in {**generated(), **written()}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        # An interval stays on one line.
+        path.write_text(text.replace(" ± ", "\u00a0±\u00a0"), encoding="utf-8")

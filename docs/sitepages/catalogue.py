@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
@@ -89,18 +90,21 @@ def pages() -> dict[str, str]:
     head = (
         "# Catalogue\n\nEvery plugin of the packages of this repository, made from the code: "
         "`fsf plugins list` and `fsf plugins show NAME` say the same of what you have installed. "
+        "Each of the [packages](packages/index.md) can be installed alone. "
         "[Commands](../reference/commands/index.md) are plugins, too.\n"
     )
     packages = [path.stem for path in sorted(DOCS.parent.glob("plugins/*/"))]
-    shown = [(f"[{_spelt(name)}](packages/{name}.md)",) for name in packages]
-    names += [f"packages/{name}.md" for name in packages]
-    lines = [head, table(("kind", "", "plugins"), kinds), "## Packages\n", table(("name",), shown)]
-    found["catalogue/index.md"] = "\n".join([*lines, toctree(names)])
+    shown = [(f"[{name.replace('_', '-')}]({name}.md)", _summary(name)) for name in packages]
+    below = toctree(f"{name}.md" for name in packages)
+    found["catalogue/packages/index.md"] = f"# Packages\n\n{table(('name', ''), shown)}\n{below}"
+    lines = [head, table(("kind", "", "plugins"), kinds)]
+    found["catalogue/index.md"] = "\n".join([*lines, toctree([*names, "packages/index.md"])])
     return found
 
 
-def _spelt(package: str) -> str:
-    return package.replace("_", "-")
+def _summary(package: str) -> str:
+    """Return what the metadata of a package say of it."""
+    return escaped(str(metadata(package.replace("_", "-"))["Summary"] or ""))
 
 
 def _package(plugin: Plugin) -> str:
@@ -112,7 +116,8 @@ def _page(plugin: Plugin) -> tuple[Docstring, str]:
     told = describe_plugin(plugin.name, plugin.kind)
     doc = read_docstring(told["doc"])
     parts = [f"# {plugin.name}", f"*{doc.summary}*" if "*" not in doc.summary else doc.summary]
-    parts += [_use(plugin), doc.body, *_about(plugin)]
+    published = [*_about(plugin, doc)]
+    parts += [_use(plugin), *(published or [doc.body])]
     parts += [*_told_facts(told["facts"]), *_options(told["options"], doc)]
     if plugin.kind == "method":
         parts += [*_trained(plugin.name), *_printed(plugin.name), *_reached(plugin.name)]
@@ -177,11 +182,12 @@ def _options(options: Sequence[dict[str, Any]], doc: Docstring) -> Iterator[str]
     yield table(("option", "value", "default", "meaning"), rows)
 
 
-def _about(plugin: Plugin) -> Iterator[str]:
+def _about(plugin: Plugin, doc: Docstring) -> Iterator[str]:
     """Yield what is published about a data set."""
     about = getattr(Registry().class_of(plugin), "about", None)
     if not isinstance(about, About):
         return
+    yield from map(escaped, about.notes)
     rows = [("title", about.title), ("licence", about.licence), ("source", f"<{about.source}>")]
     rows += [("cite", about.citation)]
     yield "## Published facts"
@@ -193,6 +199,7 @@ def _about(plugin: Plugin) -> Iterator[str]:
         for part, (classes, images) in parts.items()
     ]
     yield table(("split", "part", "classes", "images"), cells)
+    yield doc.listed("Splits")
     for name, tree in about.layouts.items():
         yield f"Layout `{name}`:"
         yield f"```text\n{tree}\n```"

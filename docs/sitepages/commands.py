@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from fsframework.cli.groups import SECTIONS, InstalledEntry
 from fsframework.cli.main import cli
+from fsframework.cli.options import GroupedCommand
 from sitepages.markdown import escaped, table, toctree
 
 __all__ = ["pages"]
@@ -48,11 +52,12 @@ def _told(command: click.Command, context: click.Context, level: int) -> Iterato
     yield from _help(command.help or command.short_help or "")
     usage = f"{context.command_path} {' '.join(command.collect_usage_pieces(context))}"
     yield f"```text\n{usage}\n```\n"
-    for title, options in _sections(command):
-        records = [option.get_help_record(context) for option in options]
-        rows = [(f"`{one[0]}`", escaped(" ".join(one[1].split()))) for one in records if one]
-        if rows:
-            yield table((title, "meaning"), rows)
+    options = GroupedCommand if isinstance(command, GroupedCommand) else click.Command
+    recorder = _Recorder()
+    options.format_options(command, context, recorder)
+    for title, rows in recorder.sections.items():
+        told = [(f"`{name}`", _text(text)) for name, text in rows]
+        yield table((title, "meaning"), told)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)
@@ -63,13 +68,29 @@ def _told(command: click.Command, context: click.Context, level: int) -> Iterato
             yield from _told(below, inner, level + 1)
 
 
-def _sections(command: click.Command) -> Iterator[tuple[str, Sequence[click.Parameter]]]:
-    """Yield the options in the sections of the help, without that of ``--help`` itself."""
-    grouped = [(group.title, group.options) for group in getattr(command, "option_groups", [])]
-    inside = [option for _, options in grouped for option in options]
-    others = [p for p in command.params if isinstance(p, click.Option) and p not in inside]
-    for title, options in (*grouped, ("Options", others)):
-        yield title, [one for one in options if "--help" not in one.opts]
+class _Recorder(click.HelpFormatter):
+    """Keeps the sections of a help, without the option ``--help``, instead of writing them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sections: dict[str, list[tuple[str, str]]] = {}
+        self._title = ""
+
+    @contextmanager
+    def section(self, name: str) -> Iterator[None]:
+        """Note the title of a section."""
+        self._title = name
+        yield
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], *_: Any, **__: Any) -> None:
+        """Keep the rows of a section."""
+        if found := [row for row in rows if "--help" not in row[0]]:
+            self.sections.setdefault(self._title, []).extend((a.strip(), b) for a, b in found)
+
+
+def _text(text: str) -> str:
+    """Return plain text as Markdown, with the options in it as code."""
+    return re.sub(r"(?<![\w-])(--[a-z][\w-]*)", r"`\1`", escaped(" ".join(text.split())))
 
 
 def _help(text: str) -> Iterator[str]:
@@ -77,7 +98,7 @@ def _help(text: str) -> Iterator[str]:
     for block in inspect.cleandoc(text).split("\n\n"):
         lines = block.removeprefix("\b\n").splitlines()
         if not lines[-1].startswith("  "):
-            yield escaped(" ".join(lines)) + "\n"
+            yield _text(" ".join(lines)) + "\n"
             continue
         if not lines[0].startswith(" "):
             yield f"{escaped(lines.pop(0))}\n"

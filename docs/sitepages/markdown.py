@@ -27,9 +27,11 @@ class Docstring:
     body: str = ""
     sections: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def listed(self, title: str) -> list[str]:
-        """Return the lines of a section as a list; nothing if there is none."""
-        return [f"- `{name}`: {text}" for name, text in self.sections.get(title, {}).items()]
+    def listed(self, title: str) -> str:
+        """Return a section as a list with its title; empty if there is none."""
+        entries = self.sections.get(title, {}).items()
+        lines = "\n".join(f"- `{name}`: {text}" for name, text in entries)
+        return f"{title}:\n\n{lines}" if lines else ""
 
 
 def read_docstring(text: str) -> Docstring:
@@ -64,7 +66,7 @@ def _blocks(lines: Sequence[str]) -> str:
         elif block.startswith("    "):
             parts.append(f"```text\n{inspect.cleandoc(block)}\n```")
         else:
-            text = escaped(block)
+            text = re.sub(r"^(Source|Caveats|Licence): ", r"**\1.** ", escaped(block))
             parts.append(text[:-1] if text.endswith("::") else text)
     return "\n\n".join(parts)
 

@@ -23,7 +23,8 @@ HEAD = (
     "# Options of a run\n\n"
     "An option means the same on the command line, in a TOML file for `--config`, in "
     "`fsf.run(...)` and with `-o KEY=VALUE`. The key is what `--dry-run` and the record of a run "
-    "call it. Options of a component follow its name: `-o method.temperature=0.2`, or a table "
+    "call it; it is named beside the flag where it is spelt differently. "
+    "Options of a component follow its name: `-o method.temperature=0.2`, or a table "
     "`[method]` in a file; `fsf plugins show NAME` lists them. Options of a single command are in "
     "its `--help`."
 )
@@ -52,14 +53,23 @@ def page() -> str:
     lines = [HEAD]
     for title in SECTIONS:
         own = [option for option in named if option.section == title]
-        rows = ([f"`--{o.flag}`", f"`{o.name}`", f"`{o.key}`", *_described(o)] for o in own)
-        lines += [f"\n## {title}\n", *_table(("flag", "argument", "key"), rows)]
+        rows = ([_spellings(o), *_described(o)] for o in own)
+        lines += [f"\n## {title}\n", *_table(("option",), rows)]
     other = [option for option in named if not option.section]
     rows = ([f"`{o.name}`", *_described(o)] for o in other)
     lines += ["\n## Without a flag\n", *_table(("argument",), rows), STAGES]
     stage = options_of(Stage).values()
     rows = ([f"`training.{o.name}`", *_described(o)] for o in stage)
     return "\n".join([*lines, *_table(("key",), rows), ""])
+
+
+def _spellings(option: Option) -> str:
+    """Return the flag, and the argument and the key where they are spelt in another way."""
+    flag = f"--{option.flag}"
+    names = dict.fromkeys((flag, option.name, option.key))
+    if option.name == option.flag.replace("-", "_"):
+        names.pop(option.name if option.name != option.key else option.key)
+    return " ".join(f"`{name}`" for name in names)
 
 
 def _described(option: Option) -> Iterator[str]:

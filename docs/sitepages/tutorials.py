@@ -13,7 +13,7 @@ _CELL = re.compile(r"^# %%", re.MULTILINE)
 
 def pages() -> dict[str, str]:
     """Return a page for each script of ``docs/tutorials``."""
-    return {f"tutorials/{path.stem}.md": page(path) for path in sorted(FOLDER.glob("*.py"))}
+    return {f"tutorials/{path.stem}.md": page(path) for path in FOLDER.glob("*.py")}
 
 
 def page(path: Path) -> str:
@@ -26,4 +26,4 @@ def page(path: Path) -> str:
             parts.append("\n".join(lines).strip())
         elif body.strip():
             parts.append(f"```python\n{body.strip()}\n```")
-    return "\n\n".join([*parts, f"[The script](path:{path.name})", ""])
+    return "\n\n".join([*parts, f"{{download}}`The script <{path.name}>`", ""])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from fsframework.components.catalogue import ADDED_VERSION, Added, added_folder, read_added
 from fsframework.components.conversion import describe_type, parameters
+from fsframework.components.installed import Plugin
+from fsframework.components.kinds import kind_of
 from fsframework.components.objects import component_of as component
 from fsframework.components.options import Given, plain_tree
-from fsframework.components.registry import Plugin, Registry
+from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, canonical
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "canonical",
     "component",
     "describe_type",
+    "kind_of",
     "parameters",
     "plain_tree",
     "read_added",

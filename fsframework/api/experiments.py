@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +15,14 @@ from fsframework.engine.options import (
     ARGUMENTS,
     LISTS,
     OF_RUN,
+    SEEDS,
+    check_keys,
     given_tree,
     merged,
     read_config,
 )
 from fsframework.engine.progress import Reporter
+from fsframework.errors import OptionError, argument
 
 if TYPE_CHECKING:
     from fsframework.api.arguments import Arguments
@@ -26,14 +31,19 @@ __all__ = [
     "ARGUMENTS",
     "LISTS",
     "OF_RUN",
+    "SEEDS",
     "Description",
     "Experiment",
+    "check_keys",
     "describe",
     "given_tree",
     "merged",
+    "read_seeds",
     "resolved",
     "tree_of_call",
 ]
+
+_MOST_SEEDS = 100_000
 
 _ORIGIN = "call"
 """Origin of values given to a call of the API."""
@@ -62,18 +72,24 @@ class Description:
         return self.experiment.origins
 
     def check(self) -> tuple[str, ...]:
+        """Return the notes of ``tasks``."""
+        return self.tasks()[1]
+
+    def tasks(self) -> tuple[str, tuple[str, ...]]:
         """Open the data and draw the tasks, as a run does first; train and evaluate nothing.
 
         Returns:
-            Notes: what the data decide where the arguments leave it open, and what a reader
-            of the numbers must know.
+            Split, classes, ways, shots and queries of the tasks, as a run prints them, and notes:
+            what the data decide where the arguments leave it open, and what a reader of the
+            numbers must know.
 
         Raises:
             FsfError: the run would stop with this message.
         """
-        from fsframework.engine.preparation import prepare
+        from fsframework.engine.preparation import prepare, told_tasks
 
-        return prepare(self.experiment, replace(self.session, reporter=Reporter())).notes
+        found = prepare(self.experiment, replace(self.session, reporter=Reporter()))
+        return told_tasks(found), found.notes
 
     def __repr__(self) -> str:
         parts = (f"{role} {c.called}" for role, c in self.experiment.roles.items())
@@ -131,3 +147,33 @@ def resolved(tree: Mapping[str, Any], session: Session, **arguments: Any) -> Exp
         PluginError: a plugin cannot be loaded.
     """
     return resolve_experiment(session.registry, merged(given_tree(arguments, _ORIGIN), tree))
+
+
+def read_seeds(given: Any) -> tuple[int, ...]:
+    """Return a list of seeds, each once.
+
+    Args:
+        given: numbers, and texts with numbers and ranges; one or several.
+
+    Raises:
+        OptionError: one is not a number, a range is empty, or a seed appears twice.
+
+    >>> read_seeds("0-2,7"), read_seeds(range(3))
+    ((0, 1, 2, 7), (0, 1, 2))
+    """
+    several = [given] if isinstance(given, (int, str)) else list(given)
+    called, found = argument("seeds", given), list[int]()
+    for part in ",".join(map(str, several)).split(",") if several else ():
+        match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part.strip())
+        if match is None:
+            raise OptionError(
+                f"{called}: {part!r} is neither a whole number from 0 nor a range such as 0-9"
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not 0 <= last - first < _MOST_SEEDS:
+            raise OptionError(f"{called}: the range {part} must have 1 to {_MOST_SEEDS:,} seeds")
+        found += range(first, last + 1)
+    for seed, times in Counter(found).items():
+        if times > 1:
+            raise OptionError(f"{called}: {seed} appears {times} times")
+    return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from fsframework.engine.learning.model import (
 from fsframework.engine.learning.scoring import Scorer
 from fsframework.engine.learning.training import start_stages
 from fsframework.engine.options import Settings, given_tree
+from fsframework.engine.progress import Reporter
 from fsframework.engine.session import resolve_device
 from fsframework.engine.stages import Precision
 from fsframework.errors import DataError, OptionError, argument
@@ -190,19 +192,22 @@ def model(
     device: str = "auto",
     seed: int = 0,
     offline: bool = False,
+    **options: Any,
 ) -> Model:
     """Return a method on a backbone, ready for ``evaluate``; nothing is trained.
 
     Args:
         method: a name, a mapping of a name and options, a class or an instance.
         backbone: likewise; or any ``torch.nn.Module`` that maps images ``(n, 3, H, W)`` to
-            vectors ``(n, D)`` or maps ``(n, C, h, w)``, used with its weights as they are. In a
-            mapping, with the module as ``name``, ``mean`` and ``std`` are those of the pixels of
-            each RGB channel, in 0..1; by default ImageNet's.
+            vectors ``(n, D)`` or maps ``(n, C, h, w)``, used with its weights as they are: also a
+            model of timm, torchvision or Transformers, and a tower of open_clip.
         image_size: height and width of the images in pixels; by default the backbone's.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
         seed: of weights that are not pretrained.
         offline: make no network call for pretrained weights.
+        **options: of the backbone. Those of a module are ``size``, its images' height and width in
+            pixels, and ``mean`` and ``std`` of their RGB channels, in 0..1; by default its own
+            where it has them, else ImageNet's.
 
     Raises:
         FsfError: a name or an option is unknown, or weights are not available.
@@ -210,9 +215,12 @@ def model(
     >>> import fsframework as fsf
     >>> import torch
     >>> pixels = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten())
-    >>> fsf.model("ncc", backbone=pixels, image_size=16, device="cpu").image_size
+    >>> fsf.model("ncc", backbone=pixels, size=16, std=(1, 1, 1), device="cpu").image_size
     16
     """
+    if options:
+        named = backbone if isinstance(backbone, Mapping) else {"name": backbone}
+        backbone = {**named, **options}
     return model_of(
         describe(
             method=method,
@@ -370,18 +378,21 @@ def evaluate(  # noqa: PLR0913 - an option each
     decoding: Decoding = "scaled" if scaled else "exact"
     store = ImageStore(source, component, size, how, decoding, session.workspace)
     rows = _rows(arms, source, pool)
-    used = np.unique(rows[np.unique(np.concatenate([t.images.ravel() for t in arms.values()]))])
-    store.fill(used, "fatal", "images", session.reporter)
+    # Of all arms, so that an image of several is decoded and embedded once.
+    used = np.unique(np.concatenate([chosen.images.ravel() for chosen in arms.values()]))
+    store.fill(np.unique(rows[used]), "fatal", "images", session.reporter)
     pixels = Pixels(store, rows, "", session.reporter)
+    answering: dict[str, Classifier]
+    if isinstance(found, Model):
+        images = ImageSource.computed(found.network, pixels, used, found.precision)
+        answering = dict.fromkeys(arms, ModelClassifier(found.network, images))
+    else:
+        timed = _told_time(sum(map(len, arms.values())), session.reporter)
+        answering = {arm: _FunctionClassifier(found, pixels, arm, timed) for arm in arms}
     outcomes = {}
     for arm, chosen in arms.items():
-        if isinstance(found, Model):
-            images = ImageSource.computed(found.network, pixels, chosen, found.precision)
-            classifier: Classifier = ModelClassifier(found.network, images)
-        else:
-            classifier = _FunctionClassifier(found, pixels, arm)
         outcomes[arm] = evaluate_tasks(
-            classifier, chosen,
+            answering[arm], chosen,
             label=f"{arm} tasks", reporter=session.reporter, query_batch=settings.query_batch,
         )  # fmt: skip
     return ArmOutcomes(outcomes, arms)
@@ -481,15 +492,37 @@ def _pools(source: Dataset) -> Iterator[ImagePool]:
             yield source.pool(split)
 
 
+def _told_time(n_tasks: int, reporter: Reporter) -> Callable[[float], None]:
+    """Return what is told the seconds of each task, and reports after two how long all will take.
+
+    The first task may include what a function prepares.
+    """
+    asked: list[float] = []
+
+    def tell(seconds: float) -> None:
+        asked.append(seconds)
+        if len(asked) == 2:
+            reporter.note(
+                f"the function gets {n_tasks:,} tasks one by one, which will take about "
+                f"{min(asked) * n_tasks:,.0f} s; a network embeds each image only once, and is "
+                'much faster, as a backbone: fsframework.model("ncc", backbone=module)'
+            )
+
+    return tell
+
+
 class _FunctionClassifier(Classifier):
     """A function of the user, which is asked one task at a time.
 
     Args:
         arm: name of the arm that it is asked about.
+        timed: is told the seconds of each task.
     """
 
-    def __init__(self, function: Function, pixels: Pixels, arm: str) -> None:
-        self._function, self._pixels, self._arm = function, pixels, arm
+    def __init__(
+        self, function: Function, pixels: Pixels, arm: str, timed: Callable[[float], None]
+    ) -> None:
+        self._function, self._pixels, self._arm, self._timed = function, pixels, arm, timed
         name = getattr(function, "__name__", type(function).__name__)
         self.plugin = Called("model", name, getattr(function, "__module__", None) or "")
         self.transductive = bool(getattr(function, "transductive", False))
@@ -499,8 +532,9 @@ class _FunctionClassifier(Classifier):
         way, shot = support.shape[1:]
         found = []
         for shown, asked in zip(support, query, strict=True):
-            labels = np.repeat(np.arange(way), shot)
+            labels, start = np.repeat(np.arange(way), shot), time.perf_counter()
             scores = self._function(self._pixels[shown.ravel()], labels, self._pixels[asked])
+            self._timed(time.perf_counter() - start)
             found.append(self._best(scores, (len(asked), way)))
         return torch.from_numpy(np.stack(found)).to(torch.int8)
 

@@ -31,11 +31,13 @@ class OpenedImages:
         dataset: open; ``dataset.split_indices(split)`` are the pool's images in it.
         split: name of the split.
         pool: labels and keys of its images, with their words if requested.
+        reasons: why split, ways and queries of drawn tasks are not the usual ones.
     """
 
     dataset: Dataset
     split: str
     pool: ImagePool
+    reasons: tuple[str, ...] = ()
 
 
 def open_images(experiment: Experiment, session: Session, *, words: bool = True) -> OpenedImages:
@@ -81,7 +83,7 @@ def draw_tasks(
     found = drawn_tasks(experiment, dataset, session)
     split = found.experiment.settings.split
     assert split is not None
-    return found.arms, OpenedImages(dataset, split, found.pool)
+    return found.arms, OpenedImages(dataset, split, found.pool, found.fitting)
 
 
 def open_tasks(

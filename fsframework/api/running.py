@@ -34,6 +34,10 @@ from fsframework.values import (
     ImagePool,
     IntArray,
     UInt8Array,
+    data_frame,
+    first_rows,
+    html_table,
+    text_table,
 )
 
 if TYPE_CHECKING:
@@ -297,7 +301,7 @@ def run(
     experiment = resolved(tree_of_call(arguments, config), session)
     if seeds is None:
         return run_resolved(experiment, session)
-    from fsframework.api.grids import read_seeds
+    from fsframework.api.experiments import read_seeds
 
     return run_resolved(experiment, session, read_seeds(seeds))
 
@@ -362,9 +366,12 @@ def _check_several(experiment: Experiment, given: Sequence[int]) -> None:
 
 
 def load_run(run: str | Path, runs_dir: str | Path | None = None) -> Run:
-    """Open a run by its folder, its name, or the beginning of its name.
+    """Open a run by its folder, its name or the beginning of it, or by what it is.
+
+    ``method=ncc,shot=5`` selects the run whose record says so: any option or setting by its name.
 
     Raises:
+        OptionError: no run has such a fact.
         RecordError: no run or several runs match, or its record is damaged.
     """
     folder = run_folder(run, runs_dir)
@@ -372,16 +379,19 @@ def load_run(run: str | Path, runs_dir: str | Path | None = None) -> Run:
 
 
 def run_folder(run: str | Path, runs_dir: str | Path | None = None) -> Path:
-    """Return the folder of a run given by its folder, its name, or the beginning of its name.
+    """Return the folder of a run; see ``load_run``.
 
     Args:
-        run: folder or name.
+        run: folder, name or selector.
         runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
-
-    Raises:
-        RecordError: no run or several runs match.
     """
-    return find_run(str(run), Workspace.default(runs_dir).runs)
+    place = Workspace.default(runs_dir).runs
+    if "=" not in str(run) or Path(run).exists():
+        return find_run(str(run), place)
+    from fsframework.statistics.facts import select_run
+
+    records = {path.name: one for path, one in list_records(place) if isinstance(one, RunRecord)}
+    return place / select_run(str(run), records, str(place))
 
 
 def remove_run(folder: Path) -> None:
@@ -480,14 +490,8 @@ class Runs(Sequence[Run]):
         return Runs(joined(self, level, statistics or {}), self.broken)
 
     def to_pandas(self) -> Any:
-        """Return the rows as a pandas ``DataFrame``.
-
-        Raises:
-            ImportError: pandas is not installed.
-        """
-        import pandas as pd  # type: ignore[import-untyped,unused-ignore]
-
-        return pd.DataFrame(self.rows())
+        """Return the rows as a pandas ``DataFrame``."""
+        return data_frame(self.rows())
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         heads = ("run", "status", "method", "backbone", "tasks", "task-seed", "training-seed")
@@ -499,13 +503,10 @@ class Runs(Sequence[Run]):
         return [*heads, "estimates"], rows
 
     def __repr__(self) -> str:
-        from fsframework.values import text_table
-
-        return text_table(*self._cells())
+        heads, rows = self._cells()
+        return text_table(heads, first_rows(rows))
 
     def _repr_html_(self) -> str:
-        from fsframework.values import html_table
-
         return html_table(*self._cells())
 
 

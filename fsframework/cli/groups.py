@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from fsframework._calls import Called, contained, is_raised_by
+from fsframework.components.installed import InstalledCommand
 from fsframework.components.package_files import top_level
-from fsframework.components.registry import InstalledCommand, Registry
+from fsframework.components.registry import Registry
 from fsframework.errors import PluginError, close_matches
 
 __all__ = ["SECTIONS", "InstalledEntry", "ListingGroup", "RootGroup"]

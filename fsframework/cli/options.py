@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
+from weakref import WeakKeyDictionary
 
 import click
-import cloup
 from click.core import ParameterSource
 
 from fsframework.cli.completion import added_names, plugin_names, run_names
@@ -48,6 +48,7 @@ __all__ = [
     "option_of",
     "plugin_names",
     "run_names",
+    "section",
     "session_of",
     "shared",
     "tree_of",
@@ -56,6 +57,12 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 _CONFIGURATION = "Configuration"
 _OWN = "Options of this command"
+_REST = "Other options"
+_WIDEST = 30
+"""Characters of an option's name and value beside which its help starts."""
+
+_SECTION_OF: MutableMapping[click.Parameter, str] = WeakKeyDictionary()
+"""Section of an option that is not shared, if it has one of its own."""
 
 
 def _number_or(word: str) -> Callable[[click.Context, click.Parameter, str | None], Any]:
@@ -237,36 +244,52 @@ def shared(*names: str, several: bool = False) -> Callable[[F], F]:
     return add
 
 
-class GroupedCommand(cloup.Command):
-    """A command whose help shows its options in named sections.
+def section(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:
+    """Add options to a command, in a section of its help.
 
-    Shared options appear in their sections. A command groups its other options with
-    ``cloup.option_group``; all come after the main options.
+    Args:
+        title: of the section, which comes after the main options.
+        options: decorators of ``click.option``.
     """
 
-    def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, section by section."""
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+            _SECTION_OF[function.__click_params__[-1]] = title  # type: ignore[attr-defined]
+        return function
+
+    return add
+
+
+class GroupedCommand(click.Command):
+    """A command whose help shows its options in named sections.
+
+    Shared options appear in their sections. A command groups its other options with ``section``;
+    all come after the main options.
+    """
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section, all in the same columns."""
         shared = _shared_options()
-        flags = {option.opts[-1].removeprefix("--"): option for option in self.ungrouped_options}
-        sections = {_OWN: [flags[flag] for flag in flags if flag not in shared]}
-        for flag in (flag for flag in shared if flag in flags):
-            sections.setdefault(shared[flag].section, []).append(flags[flag])
-        if self.option_groups or len(sections) > 1:
-            first = [_group_of(title, sections.pop(title, [])) for title in (MAIN_OPTIONS, _OWN)]
-            rest = [_group_of(t, sections.get(t, [])) for t in (*SECTIONS, _CONFIGURATION)]
-            self.option_groups = [*filter(None, first), *self.option_groups, *filter(None, rest)]
-            self.ungrouped_options = []
-        super().format_params(ctx, formatter)
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        flags = {one.opts[-1].removeprefix("--"): one for one in options}
+        helped = {flag: one.get_help_record(ctx) for flag, one in flags.items()}
+        rows = {flag: row for flag, row in helped.items() if row is not None}
+        own = {flag: _SECTION_OF.get(flags[flag], _OWN) for flag in rows if flag not in shared}
+        own |= {"help": _REST} if "help" in own else {}
+        found = own | {flag: one.section for flag, one in shared.items() if flag in rows}
+        titles = [MAIN_OPTIONS, _OWN, *_SECTION_OF.values(), *SECTIONS, _CONFIGURATION, _REST]
+        several = {*found.values()} - {_OWN, _REST}
+        width = max(len(term) for term, _ in rows.values() if len(term) <= _WIDEST)
+        for title in dict.fromkeys(titles if several else ["Options"]):
+            shown = [flag for flag in found if not several or found[flag] == title]
+            if shown:
+                with formatter.section(title):
+                    terms = [(rows[flag][0].ljust(width), rows[flag][1]) for flag in shown]
+                    formatter.write_dl(terms, col_max=width)
 
 
-def _group_of(title: str, options: Sequence[click.Option]) -> cloup.OptionGroup | None:
-    """Return a section of the help, ``None`` where no option is in it."""
-    section = cloup.OptionGroup(title)
-    section.options = options
-    return section if options else None
-
-
-class CommandGroup(GroupedCommand, ListingGroup):
+class CommandGroup(ListingGroup, GroupedCommand):
     """A group of such commands, to which other packages can add their own."""
 
     command_class = GroupedCommand

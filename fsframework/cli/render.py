@@ -24,6 +24,7 @@ __all__ = [
     "estimates_table",
     "print_headline",
     "print_json",
+    "print_options",
     "print_run",
     "print_table",
     "print_text",
@@ -42,6 +43,16 @@ def print_json(value: Any) -> None:
     except UnicodeEncodeError:
         text = json.dumps(value, indent=2)
     print(text)
+
+
+def print_options(options: Mapping[str, Any], origins: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print what an experiment would do: every option with its value and its origin."""
+    from fsframework.cli.options import flat_options
+
+    if as_json:
+        print_json({"resolved": options, "origins": origins})
+    else:
+        print_table(("option", "value", "origin"), flat_options(options, origins))
 
 
 def print_table(

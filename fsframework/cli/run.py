@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.cli.options import CONFIGURATION, command, experiment_of, flat_options, shared
+from fsframework.cli.options import CONFIGURATION, command, experiment_of, shared
 from fsframework.engine.options import OF_RUN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fsframework.api.running import Run
 
 __all__ = ["run"]
@@ -59,7 +57,7 @@ def run(
       fsf run --model runs/renet-planted-fewstab-1a2b3c4d --dataset folder:./images
       fsf run --config exp.toml --dry-run
     """
-    from fsframework.api.grids import read_seeds
+    from fsframework.api.experiments import read_seeds
     from fsframework.api.running import run_resolved
     from fsframework.cli import render
 
@@ -69,7 +67,7 @@ def run(
         options, origins = dict(experiment.options), dict(experiment.origins)
         if chosen is not None:
             options["training_seed"], origins["training_seed"] = list(chosen), "--seeds"
-        _print_resolved(options, origins, as_json)
+        render.print_options(options, origins, as_json=as_json)
         return
     made = run_resolved(experiment, session, chosen)
     if as_json:
@@ -80,16 +78,6 @@ def run(
         what = "this run is" if chosen is None else "these runs are"
         click.echo(f"nothing to do: {what} already finished", err=True)
     render.print_run(made, explain=explain)
-
-
-def _print_resolved(options: Mapping[str, Any], origins: Mapping[str, Any], as_json: bool) -> None:
-    from fsframework.cli import render
-
-    if as_json:
-        render.print_json({"resolved": options, "origins": origins})
-        return
-    rows = flat_options(options, origins)
-    render.print_table(("option", "value", "origin"), rows)
 
 
 def _as_json(run: Run) -> dict[str, Any]:

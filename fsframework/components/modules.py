@@ -3,30 +3,51 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+from weakref import WeakSet
 
+import torch
 from torch import Tensor, nn
 
+from fsframework._calls import is_out_of_memory, text_of
 from fsframework._code import code_of
 from fsframework.components.registry import kebab
+from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 
-__all__ = ["backbone_of"]
+__all__ = ["backbone_called", "backbone_of"]
+
+_GIVEN: WeakSet[nn.Module] = WeakSet()
+"""The modules that backbones were made of, while they are in use."""
+_CLASSIFIERS = ("fc", "classifier", "head", "heads")
+"""What torchvision calls the part of a model that maps features to the logits of classes."""
 
 
 def backbone_of(module: nn.Module) -> type[Backbone]:
     """Return the class of a backbone that is a module with its weights.
 
-    The module maps normalised images ``(n, 3, H, W)`` to vectors ``(n, D)`` or maps
-    ``(n, C, h, w)``. The name of the backbone has a digest of its weights, layers and code.
+    A module maps normalised images ``(n, 3, H, W)`` to vectors ``(n, D)`` or maps
+    ``(n, C, h, w)``. A classifier of timm, torchvision or Transformers gives what its last layer
+    sees; a model of images and texts, as those of CLIP, gives its embedding of images; an output of
+    several parts gives its projected, else its pooled part. Images are in the module's own floating
+    point type, the results in float32. The name of the backbone has a digest of the module's
+    weights, layers and code.
     """
-    usual = Preprocessing()
+    usual, required = _preprocessing(module)
     called = f"{kebab(type(module).__name__)}-{code_of(type(module), module).digest[:12]}"
+    _GIVEN.add(module)
 
     class Module(Backbone):
         """A module of PyTorch with its weights as they are.
 
         Args:
-            mean: per RGB channel of pixels in 0..1, subtracted; by default ImageNet's.
+            size: height and width of the images in pixels; by default the module's own, if it has
+                one, else the data set's.
+            mean: per RGB channel of pixels in 0..1, subtracted; by default the module's own, if it
+                has one, else ImageNet's.
             std: by which the difference is divided.
         """
 
@@ -37,17 +58,99 @@ def backbone_of(module: nn.Module) -> type[Backbone]:
         def __init__(
             self,
             *,
+            size: int | None = required,
             mean: tuple[float, float, float] = usual.mean,
             std: tuple[float, float, float] = usual.std,
         ) -> None:
             super().__init__()
-            self.mean, self.std = mean, std
-            self.module = copy.deepcopy(module).requires_grad_(False)
-            self.preprocessing = Preprocessing(usual.size, mean, std)
+            self.size, self.mean, self.std = size, mean, std
+            self.module = _without_classifier(copy.deepcopy(module)).requires_grad_(False)
+            self.preprocessing = Preprocessing(
+                size or usual.size, mean, std, usual.interpolation, binding=size is not None
+            )
 
         def forward(self, images: Tensor) -> Tensor:
             """Return the module's maps; a vector becomes a 1 x 1 map."""
-            found: Tensor = self.module(images)
+            try:
+                # Many modules take a view of their input, which needs the usual memory format.
+                found = _features(self.module, images.contiguous().to(_dtype(module)))
+            except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+                if is_out_of_memory(error):
+                    raise
+                height, width = images.shape[2:]
+                raise OptionError(
+                    f"the module {type(module).__name__} does not take {len(images)} x 3 x "
+                    f"{height} x {width} images ({text_of(error)}); if they have the wrong size, "
+                    "give its own: size=PIXELS"
+                ) from error
+            found = found.float()
             return found if found.ndim == 4 else found.flatten(1)[:, :, None, None]
 
     return Module
+
+
+def backbone_called(name: str) -> type[Backbone] | None:
+    """Return the backbone of a name, if its module is in use and still has the same weights."""
+    return next((cls for one in list(_GIVEN) if (cls := backbone_of(one)).name == name), None)
+
+
+def _dtype(module: nn.Module) -> torch.dtype:
+    tensors = chain(module.parameters(), module.buffers())
+    return next((one.dtype for one in tensors if one.is_floating_point()), torch.float32)
+
+
+def _preprocessing(module: nn.Module) -> tuple[Preprocessing, int | None]:
+    """Return what a module says of its images, and their size if it says one.
+
+    open_clip and timm keep a mapping; Transformers and torchvision only the size.
+    """
+    usual = Preprocessing()
+    visual = getattr(module, "visual", module)
+    told = getattr(visual, "preprocess_cfg", None) or getattr(visual, "pretrained_cfg", None)
+    told = told if isinstance(told, Mapping) else {}
+    config = getattr(module, "config", None)
+    sizes = (
+        getattr(getattr(visual, "patch_embed", None), "img_size", None),
+        told.get("size"),
+        told.get("input_size"),
+        getattr(getattr(config, "vision_config", config), "image_size", None),
+        getattr(visual, "image_size", None),
+    )
+    size: Any = next(filter(None, sizes), None)
+    size = size[-1] if isinstance(size, Sequence) else size
+    mean, std = (tuple(told.get(key) or getattr(usual, key)) for key in ("mean", "std"))
+    found = Preprocessing(size or usual.size, mean, std)
+    bicubic = told.get("interpolation") == "bicubic"
+    return (replace(found, interpolation="bicubic") if bicubic else found), size
+
+
+def _without_classifier(module: nn.Module) -> nn.Module:
+    """Let the last linear layer of a classifier of torchvision return what it is given."""
+    if type(module).__module__.startswith("torchvision.models"):
+        linear = [name for name, one in module.named_modules() if isinstance(one, nn.Linear)]
+        own = [name for name in linear if name.partition(".")[0] in _CLASSIFIERS]
+        if own:
+            module.set_submodule(own[-1], nn.Identity())
+    return module
+
+
+def _features(module: Any, images: Tensor) -> Tensor:
+    """Return the features of images, of a classifier without its logits."""
+    towers = (getattr(module, name, None) for name in ("encode_image", "get_image_features"))
+    embed: Any = next(filter(callable, towers), module)
+    found: Any
+    if hasattr(module, "forward_features") and hasattr(module, "forward_head"):  # timm's
+        found = module.forward_head(module.forward_features(images), pre_logits=True)
+    elif type(module).__name__.endswith("ForImageClassification"):  # Transformers'
+        found = module.base_model(images)
+    else:
+        found = embed(images)
+    if isinstance(found, tuple | list) and found:
+        found = found[0]
+    for name in ("image_embeds", "pooler_output", "last_hidden_state"):
+        part = getattr(found, name, None)
+        if isinstance(part, Tensor):
+            return part[:, 0] if part.ndim == 3 else part
+    if not isinstance(found, Tensor):
+        raise TypeError(f"it returned a {type(found).__name__}, not a tensor")
+    return found

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsframework.components.conversion import parameters
+from fsframework.components.installed import Plugin
 from fsframework.components.kinds import kind_of
 from fsframework.components.options import Given, value_of
-from fsframework.components.registry import Plugin, Registry
+from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
 from fsframework.errors import OptionError, PluginError
 
-__all__ = ["component_of", "named"]
+__all__ = ["component_of", "is_known", "named"]
 
 
 def component_of(
@@ -82,6 +83,15 @@ def named(registry: Registry, kind: str, request: Any) -> Any:
         return Given(name, given.origin)
     options = _options_of(registry, kind, value, given.origin)
     return {"name": Given(name, given.origin, value), **options}
+
+
+def is_known(registry: Registry, kind: str, name: str) -> bool:
+    """Return whether a name is a plugin's, or that of a module which this process has in use."""
+    modules = sys.modules.get("fsframework.components.modules")
+    if kind == "backbone" and modules is not None and name not in registry.names(kind):
+        cls = modules.backbone_called(name)
+        return cls is not None and registry.register(kind, cls).name == name
+    return name in registry.names(kind)
 
 
 def _is_module(value: Any) -> bool:

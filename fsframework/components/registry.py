@@ -1,7 +1,6 @@
-"""The only file that knows entry points.
+"""The plugins by kind and name: those of distributions, of files and of scripts.
 
-Listing reads the metadata of installed distributions and imports no plugin; loading imports one
-plugin and reports what is wrong with it in one sentence.
+Listing imports no plugin; loading imports one and reports what is wrong with it in one sentence.
 """
 
 from __future__ import annotations
@@ -10,32 +9,28 @@ import functools
 import importlib.machinery
 import importlib.util
 import inspect
+import pkgutil
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
-from importlib.metadata import Distribution, EntryPoint, distributions
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fsframework._calls import remember, text_of
-from fsframework._digest import digest_of
 from fsframework._reading import check_file
-from fsframework.components.commands import describe_command
-from fsframework.components.kinds import GROUP_OF_KINDS, KINDS, Kind, kind_of
-from fsframework.components.package_files import package_folders, top_level
+from fsframework.components.installed import Index, InstalledCommand, Plugin, installed
+from fsframework.components.kinds import Kind, kind_of
 from fsframework.errors import PluginError, close_matches
 from fsframework.interfaces.command import Command
 
 if TYPE_CHECKING:
     import click
 
-__all__ = ["InstalledCommand", "Plugin", "Registry", "kebab"]
-
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+__all__ = ["Registry", "kebab"]
 
 
 def kebab(name: str) -> str:
@@ -46,107 +41,6 @@ def kebab(name: str) -> str:
     """
     parts = re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+|[0-9]+", name)
     return "-".join(part.lower() for part in parts)
-
-
-@dataclass(frozen=True, order=True)
-class Plugin:
-    """What is known about a plugin without importing it.
-
-    Args:
-        kind: one of ``Registry.kinds``.
-        name: lower-case kebab, unique within its kind.
-        target: ``module:attribute``, or the path of the file it was read from.
-        distribution: name of the installed distribution; ``version`` its version.
-        status: ``ok``, or what is wrong.
-    """
-
-    kind: str
-    name: str
-    target: str
-    distribution: str
-    version: str
-    status: str = "ok"
-
-    @property
-    def check(self) -> str:
-        """How it is checked: a command, or a call for a class of a script."""
-        if self.version != "-":
-            return f"fsf plugins check {self.name}"
-        if Path(self.target).suffix == ".py":
-            return f"fsf plugins check {self.name} --plugin {self.target}"
-        return f"fsframework.testing.check_component({self.target.rpartition(':')[2]})"
-
-    def described(self) -> str:
-        """Return kind, name, target, distribution and version for a message."""
-        if self.version == "-":
-            return f"{self.kind} {self.name!r} ({self.target})"
-        return f"{self.kind} {self.name!r} ({self.target}, from {self.distribution} {self.version})"
-
-
-@dataclass(frozen=True)
-class InstalledCommand:
-    """A command with its description; a broken one has neither summary nor group.
-
-    Args:
-        plugin: where it comes from, and whether anything is known to be wrong with it.
-        command: its path, summary and group.
-    """
-
-    plugin: Plugin
-    command: Command
-
-
-def _plugins_of(
-    distribution: Distribution, kinds: Mapping[str, str], known: dict[str, bool]
-) -> Iterator[Plugin]:
-    """Yield the plugins of a distribution; damage to its metadata is in their status.
-
-    Args:
-        kinds: by entry-point group.
-        known: whether a top-level module exists, for those searched before.
-    """
-    entries = [entry for entry in distribution.entry_points if entry.group in kinds]
-    if not entries:
-        return
-    try:
-        metadata = distribution.metadata
-        name, version = metadata["Name"], metadata["Version"]
-    except Exception:  # which error depends on the Python version
-        name, version = None, None
-    damage = "" if name and version else "broken: its METADATA has no name and version"
-    if not name:
-        # The folder is called NAME-VERSION.dist-info.
-        name = Path(str(getattr(distribution, "_path", "unknown"))).name.partition("-")[0]
-    for entry in entries:
-        top = top_level(entry.value)
-        if top not in known:
-            known[top] = package_folders(top) is not None
-        status = damage or _status(entry.name, entry.value, exists=known[top])
-        yield Plugin(
-            kinds[entry.group], entry.name, entry.value, name, version or "unknown", status
-        )
-
-
-def _status(name: str, target: str, *, exists: bool) -> str:
-    """Return the status of an entry point, as far as it is known without importing it."""
-    if not _NAME.fullmatch(name):
-        return "broken: the name is not lower-case kebab"
-    if not re.fullmatch(r"[\w.]+:[\w.]+", target):
-        return f"broken: the target {target!r} is not module:attribute"
-    return "ok" if exists else f"broken: no module named {top_level(target)!r}"
-
-
-def _described(plugin: Plugin) -> InstalledCommand:
-    """Return a command with its description; if that is damaged, the status says so."""
-    nothing = Command(
-        name=plugin.name, target=plugin.target, path=(plugin.name,), summary="", group=""
-    )
-    if plugin.status != "ok":
-        return InstalledCommand(plugin, nothing)
-    try:
-        return InstalledCommand(plugin, describe_command(plugin.name, plugin.target))
-    except PluginError as error:
-        return InstalledCommand(replace(plugin, status=f"broken: {error}"), nothing)
 
 
 class Registry:
@@ -168,43 +62,25 @@ class Registry:
             self.load_file(file)
 
     @functools.cached_property
-    def _distributions(self) -> tuple[Distribution, ...]:
-        return tuple(distributions())
+    def _index(self) -> Index:
+        return installed()
 
     @functools.cached_property
     def kinds(self) -> Mapping[str, Kind]:
-        """Every kind of plugin by name: those of the core, and those that packages declare.
-
-        Of two declarations of a name, the first one by target holds; the plugins of the other are
-        not found.
-        """
-        entries = (entry for one in self._distributions for entry in one.entry_points)
-        own = sorted(Kind(e.name, e.value) for e in entries if e.group == GROUP_OF_KINDS)
-        return {**{kind.name: kind for kind in reversed(own)}, **KINDS}
-
-    @functools.cached_property
-    def _installed(self) -> tuple[Plugin, ...]:
-        # An editable install can be on the path twice; equal name and target are one plugin.
-        unique: dict[tuple[str, str, str], Plugin] = {}
-        known: dict[str, bool] = {}
-        kinds = {kind.group: kind.name for kind in self.kinds.values()}
-        for distribution in self._distributions:
-            for row in _plugins_of(distribution, kinds, known):
-                unique.setdefault((row.kind, row.name, row.target), row)
-        return tuple(unique.values())
+        """Every kind of plugin by name: those of the core, and those that packages declare."""
+        return {name: Kind(name, target) for name, target in self._index.kinds.items()}
 
     @functools.cached_property
     def commands(self) -> Sequence[InstalledCommand]:
         """Every installed command, sorted by path, of which none was imported."""
-        found = [_described(plugin) for plugin in self._installed if plugin.kind == "command"]
+        found = self._index.commands
         plugins = _with_clashes([(one.plugin, one.command.path) for one in found])
         marked = [replace(one, plugin=plugin) for one, plugin in zip(found, plugins, strict=True)]
         return sorted(marked, key=lambda one: (one.command.path, one.plugin))
 
     def plugins(self, kind: str | None = None) -> list[Plugin]:
         """Return every plugin, sorted, importing none; clashes and defects are in ``status``."""
-        rows = [*self._installed, *self._of_files]
-        rows = [p for p in rows if p.kind != "command" and kind in (None, p.kind)]
+        rows = [p for p in (*self._index.plugins, *self._of_files) if kind in (None, p.kind)]
         marked = _with_clashes([(row, ()) for row in rows])
         if kind in (None, "command"):
             marked += [one.plugin for one in self.commands]
@@ -352,7 +228,7 @@ class Registry:
         """Import a plugin; whatever that raises is one sentence, and must not end ``fsf``."""
         try:
             with redirect_stdout(sys.stderr):  # what a plugin prints is not for ``--json``
-                return EntryPoint(plugin.name, plugin.target, "").load()
+                return pkgutil.resolve_name(plugin.target)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -417,6 +293,8 @@ def _name_of(cls: type[Any], own: str | None) -> str:
 
 def _import_file(path: Path) -> ModuleType:
     """Import a file from its text: bytecode of an earlier text may have its size and time."""
+    from fsframework._digest import digest_of  # late: hashlib takes a while
+
     path = path.absolute()
     # Files of one name in two folders are two modules.
     name = f"fsframework_plugin_{digest_of(str(path))[:12]}"

@@ -32,8 +32,9 @@ from fsframework.components.conversion import (
     parameters,
     sequence_kind,
 )
+from fsframework.components.installed import Plugin
 from fsframework.components.options import Given, layer
-from fsframework.components.registry import Plugin, Registry
+from fsframework.components.registry import Registry
 from fsframework.errors import (
     DataError,
     FsfError,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.components.conversion import parameters
-from fsframework.components.objects import component_of, named
+from fsframework.components.objects import component_of, is_known, named
 from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, plain, resolve_component, resolve_settings
@@ -353,11 +353,16 @@ def _with_model(
     origin = f"run {folder.name}"
     below = record.model_tree(called)
     for kind, part in below.items():
-        if part["name"] not in registry.names(kind):
-            code = " ".join(map(str, sorted((folder / "code").glob("*.py")))) or "it"
+        if not is_known(registry, kind, part["name"]):
+            code = " ".join(map(str, sorted((folder / "code").glob("*.py"))))
             raise PluginError(
-                f"{called}: its {kind} {part['name']!r} is not installed; give the file of its "
-                f"class ({code}) with --plugin, or with plugins= in Python"
+                f"{called}: its {kind} {part['name']!r} is not installed; "
+                + (
+                    f"give the file of its class ({code}) with --plugin, or plugins= in Python"
+                    if code
+                    else "a module of PyTorch is given again in Python: "
+                    "fsframework.model(..., backbone=module)"
+                )
             )
     training = tree.get("training", {})
     if not isinstance(training, Mapping) or "stages" in training:

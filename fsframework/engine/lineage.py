@@ -93,6 +93,20 @@ class UnderTest:
     problems: tuple[str, ...] = ()
 
 
+def data_name(component: Component) -> str:
+    """Return what a user knows a data set by: the name it was added as, or its folder's or file's.
+
+    >>> from fsframework.components.resolution import resolve_component
+    >>> from fsframework.components.registry import Registry
+    >>> data_name(resolve_component(Registry(), "dataset", "folder:./birds"))
+    'birds'
+    """
+    given = component.options.get(component.cls.argument)
+    if component.added_as or component.cls.declared_by is not None or not isinstance(given, Path):
+        return component.added_as or component.name
+    return given.absolute().stem or component.name
+
+
 def under_test(component: Component, dataset: Dataset, split: str = "test") -> UnderTest:
     """Describe the data under test; ``dataset`` is whole, with all its images."""
     about, options, place = dataset.about, component.to_json(), ""
@@ -101,12 +115,11 @@ def under_test(component: Component, dataset: Dataset, split: str = "test") -> U
     if isinstance(given, Path):
         del options[target]
         place = str(given.absolute())
-    name = component.name
-    if about is not None and component.cls.declared_by is not None:
-        name = about.title
-    sources = (_spelt(name), *map(_spelt, about.images_from if about else ()))
+    published = about is not None and component.cls.declared_by is not None
+    known = about.title if about is not None and published else component.name
+    sources = (_spelt(known), *map(_spelt, about.images_from if about else ()))
     return UnderTest(
-        name,
+        known if published else data_name(component),
         tuple(dict.fromkeys(sources)),
         about is not None,
         dataset.rendered,

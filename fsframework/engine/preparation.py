@@ -25,6 +25,7 @@ from fsframework.engine.tasks import (
     check_tasks,
     draw_arms,
     fitted,
+    left_out,
     placebo,
     size_text,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "pixel_notes",
     "prepare",
     "split_of_tasks",
+    "told_tasks",
     "with_fitted_stages",
     "with_words",
 ]
@@ -374,18 +376,18 @@ def with_words(
 
 
 def drawn_tasks(
-    experiment: Experiment, dataset: Dataset, session: Session, *, trains: bool = False
+    experiment: Experiment, dataset: Dataset, session: Session, *, trains: bool | None = None
 ) -> FoundTasks:
     """Draw tasks from the split that allows the largest, and report what follows the data.
 
     Args:
-        trains: whether a model will be trained on the data too.
+        trains: whether a model will be trained on the data too; ``None`` if that is only supposed.
 
     Raises:
         DataError: the data set lacks a split that is needed.
         InfeasibleTask: no split yields such tasks.
     """
-    _demand_classes(experiment, dataset, trains=trains)
+    _demand_classes(experiment, dataset, trains=bool(trains))
     found: list[FoundTasks] = []
     refused: list[InfeasibleTask] = []
     for split in candidate_splits(experiment, dataset, trains=trains):
@@ -398,14 +400,22 @@ def drawn_tasks(
     given = experiment.settings.split
     if not found:
         rest = "nothing is trained, and the tasks may use all images"
-        hint = f"; with {argument('training.epochs', 0)} {rest}" if trains and not given else ""
+        train = "train" in dataset.splits and (experiment.learns if trains is None else trains)
+        hint = f"; with {argument('training.epochs', 0)} {rest}" if train and not given else ""
         raise InfeasibleTask(f"{refused[0]}{hint}")
     largest = max(found, key=lambda one: (one.arms.tested.n_way, one.arms.tested.n_query))
     if given is None and largest.experiment.settings.split != "test":
         largest = replace(largest, fitting=(_why_all(dataset), *largest.fitting))
+    session.reporter.say(told_tasks(largest))
     for note in largest.fitting:
         session.reporter.note(note)
     return largest
+
+
+def told_tasks(found: FoundTasks | Prepared) -> str:
+    """Return the split, classes, ways, shots and queries of tasks."""
+    tested, split = found.arms.tested, found.experiment.settings.split or "test"
+    return f"tasks from the split {split} ({size_text(found.pool)}): {tested.shape}"
 
 
 def _on_split(experiment: Experiment, split: str) -> Experiment:
@@ -486,7 +496,8 @@ def _drawn_from(experiment: Experiment, dataset: Dataset, session: Session) -> F
     other, arms, note = fitted(sampler, split, pool, lambda s: draw_arms(registry, s, pool, *drawn))
     if other is not sampler:
         experiment = with_way(experiment, other)
-    return FoundTasks(experiment, pool, arms, (note,) if note else (), notes)
+    fitting = tuple(filter(None, (note, left_out(pool, other.options))))
+    return FoundTasks(experiment, pool, arms, fitting, notes)
 
 
 def tasks_of_file(

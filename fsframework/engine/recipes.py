@@ -59,8 +59,9 @@ from typing import Any
 import msgspec
 
 from fsframework._reading import read_toml
+from fsframework.components.installed import Plugin
 from fsframework.components.package_files import package_file
-from fsframework.components.registry import Plugin, Registry
+from fsframework.components.registry import Registry
 from fsframework.engine.options import EMBEDDED, QUICK
 from fsframework.errors import OptionError, PluginError, argument, close_matches
 

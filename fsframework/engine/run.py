@@ -32,7 +32,7 @@ from fsframework.engine.learning.model import (
     weights_of_run,
 )
 from fsframework.engine.learning.training import Training, start_stages
-from fsframework.engine.lineage import seen_by, under_test
+from fsframework.engine.lineage import data_name, seen_by, under_test
 from fsframework.engine.preparation import Prepared, prepare
 from fsframework.engine.session import Session
 from fsframework.errors import DataError, OptionError, RecordError, argument
@@ -123,7 +123,7 @@ class _Job:
         """
         runs, name = self.session.workspace.runs, self.experiment.name
         if not name:
-            return runs / _folder_name(self.experiment, self.prepared.fingerprint)
+            return runs / _folder_name(self.prepared)
         if not re.fullmatch(r"[\w][\w.-]*", name):
             raise OptionError(
                 f"{argument('name')} must consist of letters, digits, '-', '_' and '.', "
@@ -374,12 +374,22 @@ class _Job:
         return self.session.workspace.cache / "outcomes" / f"{key[:24]}.parquet"
 
 
-def _folder_name(experiment: Experiment, fingerprint: str) -> str:
-    parts = [experiment.method.name, experiment.dataset.name]
-    parts.append(experiment.sampler.name if experiment.settings.task_file is None else "tasks")
-    if experiment.settings.placebo:
-        parts.append("placebo")
-    return "-".join([*parts, fingerprint[:8]])
+def _folder_name(prepared: Prepared) -> str:
+    """Return method, data, sampler, shape of tasks, seed of what is trained and a digest."""
+    experiment = prepared.experiment
+    settings = experiment.settings
+    *_, tested = prepared.arms.values()
+    parts = [
+        experiment.method.called,
+        data_name(experiment.dataset),
+        experiment.sampler.name if settings.task_file is None else "tasks",
+        "placebo" if settings.placebo else "",
+        f"{tested.n_way}w{tested.n_shot}s",
+        f"seed{settings.training_seed}" if experiment.learns else "",
+        prepared.fingerprint[:8],
+    ]
+    plain = (re.sub(r"[^\w.]+", "-", part[:40]).strip("-.") for part in parts)
+    return "-".join(filter(None, plain))
 
 
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fsframework._folders import cache_folder
 from fsframework.components.registry import Registry
 from fsframework.engine.progress import Reporter
 from fsframework.errors import OptionError, argument
@@ -27,9 +28,8 @@ class Workspace:
     @classmethod
     def default(cls, runs: str | Path | None = None, cache: str | Path | None = None) -> Workspace:
         """Return the given folders, else ``FSF_RUNS`` and ``FSF_CACHE``, else the defaults."""
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        usual = os.environ.get("FSF_CACHE") or Path(home) / "fsframework"
-        return cls(Path(runs or os.environ.get("FSF_RUNS") or "runs"), Path(cache or usual))
+        folder = Path(runs or os.environ.get("FSF_RUNS") or "runs")
+        return cls(folder, Path(cache) if cache else cache_folder())
 
     def absolute(self) -> Workspace:
         """Return the same folders for processes that may run elsewhere."""

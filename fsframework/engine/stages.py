@@ -190,6 +190,7 @@ class Stage:
             "weight_decay": self.weight_decay,
             "momentum": self.momentum,
             "nesterov": self.nesterov and self.momentum > 0,
+            "fused": all(p.is_cuda for p in parameters) or None,
         }
         taken = inspect.signature(cls).parameters
         groups: Sequence[Any] = parameters

@@ -25,6 +25,7 @@ from fsframework.values import (
     Arms,
     Contrast,
     ImagePool,
+    IntArray,
     TaskSet,
     demand_disk,
     demand_memory,
@@ -40,6 +41,8 @@ __all__ = [
     "check_tasks",
     "draw_arms",
     "fitted",
+    "keeps_most",
+    "left_out",
     "placebo",
     "shape_text",
     "size_text",
@@ -234,6 +237,7 @@ QUERIES = (10, 8, 6, 5, 4, 3, 2, 1)
 _MOST_WAYS = 5
 """The most ways below the number of classes that are tried."""
 ORIGIN = "what the data allow"
+_NAMED = 5
 
 
 def fitted(
@@ -254,20 +258,47 @@ def fitted(
             and its size.
     """
     last = ""
-    for other in (sampler, *_alternatives(sampler, pool)):
+    tried = [sampler, *_alternatives(sampler, pool)]
+    for other in sorted(tried, key=lambda one: not keeps_most(pool, one.options)):
         n_way = other.options.get("n_way", FEWEST_WAYS)
         if n_way > len(pool.class_names):
-            last = f"{n_way}-way tasks need {n_way} classes"
+            last = last or f"{n_way}-way tasks need {n_way} classes"
             continue
         try:
             arms = draw(other)
         except InfeasibleTask as error:
             # The error for the smallest tasks says why none can be drawn.
-            last = str(error)
+            last = str(error) if other is tried[-1] else last or str(error)
             continue
         return other, arms, "" if other is sampler else _note(sampler, other, split, pool)
     raise InfeasibleTask(
         f"no such tasks can be drawn from the split {split!r} ({size_text(pool)}): {last}"
+    )
+
+
+def keeps_most(pool: ImagePool, shape: Mapping[str, Any]) -> bool:
+    """Return whether at least half of the classes have the images of a task of a shape.
+
+    Samplers never draw the others. Before more classes are left out, tasks have fewer queries.
+    """
+    return 2 * len(_too_small(pool, shape)) <= len(pool.class_names)
+
+
+def _too_small(pool: ImagePool, shape: Mapping[str, Any]) -> IntArray:
+    images = shape.get("n_shot", 1) + shape.get("n_query", 1)
+    return np.flatnonzero(pool.class_sizes < images)
+
+
+def left_out(pool: ImagePool, shape: Mapping[str, Any]) -> str:
+    """Return which classes have too few images for tasks of a shape; empty if none has."""
+    small = _too_small(pool, shape)
+    if not len(small):
+        return ""
+    named = [f"{pool.class_names[one]} ({pool.class_sizes[one]})" for one in small[:_NAMED]]
+    more = ", ..." if len(small) > _NAMED else ""
+    return (
+        f"{len(small):,} of {len(pool.class_names):,} classes are in no task, because they have "
+        f"fewer images than its shots and queries: {', '.join(named)}{more}"
     )
 
 

@@ -119,7 +119,23 @@ def _found(pool: ImagePool, source: str | None) -> tuple[AttributeTable, str]:
         near = close_matches(name, pool.metadata)
         raise DataError(f"{argument('attributes', source)}: no such column{near}{columns}")
     words = [_split(cell) for cell in pool.metadata[name]]
-    return AttributeTable.from_words(pool.keys, words, {"source": source}), source
+    table = AttributeTable.from_words(pool.keys, words, {"source": source})
+    return _separated(table, argument("attributes", source)), source
+
+
+def _separated(table: AttributeTable, called: str) -> AttributeTable:
+    """Return a table unless its cells have commas where words are to be separated.
+
+    Raises:
+        DataError: most words have a comma, and no image has several words.
+    """
+    with_comma = [word for word in table.words if "," in word]
+    if 2 * len(with_comma) > len(table.words) and table.words_per_image().max() == 1:
+        raise DataError(
+            f"{called}: a cell has {with_comma[0]!r}; words are separated by {_SEPARATOR!r}, as in "
+            f"{with_comma[0].replace(', ', ',').replace(',', _SEPARATOR)!r}"
+        )
+    return table
 
 
 def _split(cell: str) -> frozenset[str]:
@@ -150,7 +166,7 @@ def read_attributes(path: str | Path) -> AttributeTable:
             f"{argument('attributes', str(path))}: must end in {' or '.join(READERS)}, or be "
             f"{_COLUMN}NAME; {_captions(path)}"
         )
-    return reader(path)
+    return _separated(reader(path), str(path))
 
 
 def _captions(path: Path) -> str:

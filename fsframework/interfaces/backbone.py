@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -63,6 +63,11 @@ class Backbone(Configurable, nn.Module, ABC, kind="backbone"):
 
     licence: str = "none: randomly initialised"
     """Licence of the pretrained weights."""
+
+    @classmethod
+    def installed(cls) -> Sequence[str]:
+        """Return the models, by ``argument``, whose pretrained weights are installed."""
+        return ()
 
     def load_pretrained(self, *, offline: bool = False) -> None:
         """Replace the random weights by pretrained ones; by default, do nothing.

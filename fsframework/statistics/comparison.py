@@ -17,7 +17,7 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 from fsframework._calls import checked, malformed, seeded
 from fsframework._text import printable
@@ -45,6 +45,8 @@ from fsframework.values import (
     Outcomes,
     QueryBatch,
     Scope,
+    data_frame,
+    first_rows,
     footnotes,
     html_table,
     table_of,
@@ -176,7 +178,7 @@ class Pair:
         return {**vars(self), "difference": self.difference.to_json(), "inverted": self.inverted}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MeasureComparison:
     """All methods in one measure, on one set of tasks.
 
@@ -219,9 +221,40 @@ class MeasureComparison:
             return self._by_labels[second, first], -1
         raise KeyError((first, second))
 
+    @property
+    def sentences(self) -> list[str]:
+        """The notes on methods and pairs."""
+        return [*self.notes, *(pair.note for pair in self.pairs if pair.note)]
+
+    def cell(self, label: str) -> str:
+        """Return a method's value with its letters as text, empty if it has none."""
+        if label not in self.values:
+            return ""
+        group = self.groups.get(label, "")
+        return f"{self.values[label]}{f' ({group})' if group else ''}"
+
     @cached_property
     def _by_labels(self) -> Mapping[tuple[str, str], Pair]:
         return {(pair.first, pair.second): pair for pair in self.pairs}
+
+    def __repr__(self) -> str:
+        tables = [
+            f"{title}\n{text_table(head, first_rows(r))}" for title, head, r in self._tables()
+        ]
+        return printable("\n\n".join([*tables, "\n".join(self.sentences)]).rstrip())
+
+    def _repr_html_(self) -> str:
+        tables = [html_table(head, rows, title) for title, head, rows in self._tables()]
+        return "".join([*tables, *(f"<p>{escape(note)}</p>" for note in self.sentences)])
+
+    def _tables(self) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+        """Yield title, columns and rows of two tables: of values and of pairs."""
+        title = f"{self.measure.name} on {self.task_set}"
+        yield title, *table_of(self.values, "method", group=self.groups)
+        pairs = {f"{pair.first} − {pair.second}": pair for pair in self.pairs}
+        p = {label: _number(pair.p_holm) for label, pair in pairs.items()}
+        found = {label: pair.difference for label, pair in pairs.items()}
+        yield f"{title}, paired differences", *table_of(found, "pair", **{"Holm's p": p})
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -241,7 +274,7 @@ class MeasureComparison:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Methods in every measure, on every set of equal tasks; printed, its tables.
+    """Methods in every measure, on every set of equal tasks; printed, a table of their values.
 
     Args:
         parts: one for each measure and set of tasks.
@@ -289,8 +322,22 @@ class Comparison:
             "cautions": {label: list(said) for label, said in self.cautions.items()},
         }
 
+    def to_pandas(self) -> Any:
+        """Return a pandas ``DataFrame``: a row per pair of methods, measure and set of tasks."""
+        return data_frame([
+            {
+                "measure": part.measure.name, "tasks": part.task_set, "first": pair.first,
+                "second": pair.second, "difference": pair.difference.value,
+                "low": pair.difference.low, "high": pair.difference.high, "p": pair.p,
+                "p_holm": pair.p_holm, "p_bh": pair.p_bh,
+            }
+            for part in self.parts for pair in part.pairs
+        ])  # fmt: skip
+
     def __repr__(self) -> str:
-        tables = [f"{title}\n{text_table(head, rows)}" for title, head, rows in self._tables()]
+        tables = [
+            f"{title}\n{text_table(head, first_rows(r))}" for title, head, r in self._tables()
+        ]
         return printable("\n\n".join([*tables, "\n".join(self._below())]))
 
     def _repr_html_(self) -> str:
@@ -298,26 +345,26 @@ class Comparison:
         return "".join([*tables, *(f"<p>{escape(line)}</p>" for line in self._below())])
 
     def _tables(self) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
-        """Yield title, columns and rows of two tables per part: of values and of pairs."""
-        for part in self.parts:
-            title = f"{part.measure.name} on {part.task_set}"
-            yield title, *table_of(part.values, "method", group=part.groups)
-            pairs = {f"{pair.first} − {pair.second}": pair for pair in part.pairs}
-            p = {label: _number(pair.p_holm) for label, pair in pairs.items()}
-            found = {label: pair.difference for label, pair in pairs.items()}
-            yield f"{title}, paired differences", *table_of(found, "pair", **{"Holm's p": p})
+        """Yield title, columns and rows of a table per set of tasks: a column per measure."""
+        for task_set in dict.fromkeys(part.task_set for part in self.parts):
+            parts = [part for part in self.parts if part.task_set == task_set]
+            labels = dict.fromkeys(label for part in parts for label in part.values)
+            rows = [[label, *(part.cell(label) for part in parts)] for label in labels]
+            yield task_set, ["method", *(part.measure.name for part in parts)], rows
 
     def _below(self) -> list[str]:
         """Return the lines below the tables, each once."""
         lines = []
         for part in self.parts:
-            notes = [*part.notes, *(pair.note for pair in part.pairs if pair.note)]
-            lines += [f"note: {part.measure.name} on {part.task_set}: {note}" for note in notes]
+            said = part.sentences
+            lines += [f"note: {part.measure.name}: {note}" for note in said[:1]]
+            lines += [f"and {len(said) - 1} more on {part.measure.name}"] * (len(said) > 1)
         if any(part.groups for part in self.parts):
             lines.append("methods that share a letter cannot be told apart (Holm's p)")
         if any(part.scope == "closed" for part in self.parts):
             lines.append("closed: images recur between tasks; it holds for this data set only")
         lines += [*(f"note: {note}" for note in self.notes), *footnotes(self.cautions)]
+        lines.append('["wacc-gap"] has intervals and pairs of one measure, .to_pandas() all pairs')
         return list(dict.fromkeys(lines))
 
 
@@ -655,7 +702,7 @@ def _over_images(
             own = None if answers is None else answers[row]
             new = interval_over(combined[:, row], own, tasks, sizes, how.choice.level, over)
             error = np.sqrt(new.units_variance + new.tasks_variance)
-            p = float(2 * special.stdtr(new.freedom, -abs(new.mean) / error))
+            p = float(2 * scipy.special.stdtr(new.freedom, -abs(new.mean) / error))
             one = dataclasses.replace(one, low=new.low, high=new.high, p=p)
         made.append(dataclasses.replace(one, estimator=over))
     return made, ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 from fsframework.errors import DataError
 from fsframework.values import FloatArray
@@ -161,7 +161,7 @@ def _rest(values: FloatArray) -> float:
 
 
 def _half_width(parts: Sequence[_Part], level: float) -> float:
-    quantiles = special.stdtrit(np.array([part.freedom for part in parts]), (1 + level) / 2)
+    quantiles = scipy.special.stdtrit(np.array([part.freedom for part in parts]), (1 + level) / 2)
     return float(np.sqrt(np.sum(quantiles**2 * np.array([part.variance for part in parts]))))
 
 
@@ -174,4 +174,6 @@ def _p(value: float, parts: Sequence[_Part]) -> float:
         return least
     if value == 0:
         return 1.0
-    return float(optimize.brentq(lambda p: _half_width(parts, 1 - p) - abs(value), least, 1.0))
+    return float(
+        scipy.optimize.brentq(lambda p: _half_width(parts, 1 - p) - abs(value), least, 1.0)
+    )

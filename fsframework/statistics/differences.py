@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy import special
+import scipy
 
 from fsframework.errors import OptionError, argument
 from fsframework.statistics.crossed import NO_SPREAD, Difference, crossed
@@ -204,8 +204,8 @@ def _student(
         squares = sum(e**2 / (len(v) - 1) for e, v in zip(errors, tasks, strict=True))
         freedom = variance**2 / squares
         scale = np.sqrt(variance)
-        p = 2 * special.stdtr(freedom, -np.abs(value) / scale)
-        half = special.stdtrit(freedom, (1 + level) / 2) * scale
+        p = 2 * scipy.special.stdtr(freedom, -np.abs(value) / scale)
+        half = scipy.special.stdtrit(freedom, (1 + level) / 2) * scale
     return value - half, value + half, p
 
 
@@ -225,20 +225,23 @@ def _bootstrap(
     bias: FloatArray = np.zeros(len(contrasts))
     skew: FloatArray = bias
     if how.choice.method == "bca":
-        bias, skew = special.ndtri(below), _acceleration([values @ contrasts.T for values in parts])
+        bias, skew = (
+            scipy.special.ndtri(below),
+            _acceleration([values @ contrasts.T for values in parts]),
+        )
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = []
         for end in ((1 - level) / 2, (1 + level) / 2):
-            shifted = bias + special.ndtri(end)
-            ends.append(special.ndtr(bias + shifted / (1 - skew * shifted)))
+            shifted = bias + scipy.special.ndtri(end)
+            ends.append(scipy.special.ndtr(bias + shifted / (1 - skew * shifted)))
         usable = np.nan_to_num(np.array(ends), nan=0.5)
         drawn.sort(axis=0)
         low, high = (_quantiles(drawn, shares) for shares in usable)
         # The share of means below 0, from which follows the level whose interval ends at 0.
         zero = ((drawn < 0).sum(axis=0) + (drawn <= 0).sum(axis=0) + 1) / 2 / (n_resamples + 1)
         zero = np.clip(zero, 1 / (n_resamples + 1), n_resamples / (n_resamples + 1))
-        reached = special.ndtri(zero) - bias
-        tail = special.ndtr(reached / (1 + skew * reached) - bias)
+        reached = scipy.special.ndtri(zero) - bias
+        tail = scipy.special.ndtr(reached / (1 + skew * reached) - bias)
     p = np.clip(2 * np.minimum(tail, 1 - tail), 2 / (n_resamples + 1), 1.0)
     return np.minimum(low, value), np.maximum(high, value), p
 

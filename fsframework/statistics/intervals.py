@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
+import scipy
 
 from fsframework.errors import DataError
 from fsframework.statistics.estimators import Level
@@ -141,7 +141,7 @@ def interval_over(
         likely, spread = _not_negative(raw, error)
         squares = spread + 2 * likely**2 / influences.freedom + 2 * of_tasks**2 / (count - 1)
         freedom = 2 * (likely + of_tasks) ** 2 / squares
-        quantile = float(special.stdtrit(freedom, (1 + level) / 2))
+        quantile = float(scipy.special.stdtrit(freedom, (1 + level) / 2))
         half = quantile * float(np.sqrt(of_units + of_tasks))
     return ImageLevel(mean, mean - half, mean + half, of_units, of_tasks, freedom)
 
@@ -223,7 +223,7 @@ def _not_negative(variance: float, error: float) -> tuple[float, float]:
         return max(0.0, variance), 0.0
     ratio = variance / error
     # The density at 0 over the chance to be above; in logarithms, as both may be tiny.
-    hazard = np.exp(-(ratio**2) / 2 - special.log_ndtr(ratio)) / np.sqrt(2 * np.pi)
+    hazard = np.exp(-(ratio**2) / 2 - scipy.special.log_ndtr(ratio)) / np.sqrt(2 * np.pi)
     return float(variance + error * hazard), float(error**2 * (1 - hazard * (hazard + ratio)))
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.records import RunRecord
+from fsframework.statistics.facts import facts_of, labelled
 from fsframework.values import Arms, Contrast, Outcomes
 
 __all__ = [
@@ -50,16 +51,6 @@ class MethodResult:
     source: Path | None = None
     records: tuple[RunRecord, ...] = ()
     other_seeds: tuple[Mapping[str, Outcomes], ...] = ()
-
-    @property
-    def names(self) -> tuple[str, str, str, str]:
-        """Its label, and three names of which each is more specific than the last."""
-        backbone = exact = self.label
-        record = self.records[0] if self.records else None
-        if record and record.method and record.backbone and record.method.called == self.label:
-            backbone = f"{self.label} {record.backbone.called}"
-            exact = f"{backbone} {record.fingerprint[:8]}"
-        return self.label, backbone, exact, exact if self.source is None else str(self.source)
 
     @property
     def models(self) -> tuple[Mapping[str, Outcomes], ...]:
@@ -251,13 +242,16 @@ def labels_of(results: Sequence[MethodResult]) -> list[str]:
     >>> labels_of([MethodResult("ncc", {}, source=Path("a")), MethodResult("maml", {})])
     ['ncc', 'maml']
     """
-    labels = [one.label for one in results]
-    for names in zip(*(one.names for one in results), strict=True):
-        double = _doubles(labels)
-        labels = [n if old in double else old for n, old in zip(names, labels, strict=True)]
+    labels = labelled([one.label for one in results], [_facts(one) for one in results])
     if double := _doubles(labels):
         raise OptionError(f"{sorted(double)[0]} is given twice")
     return labels
+
+
+def _facts(result: MethodResult) -> dict[str, str]:
+    facts = facts_of(result.records[0]) if result.records else {}
+    source = result.source or Path()
+    return {**facts, "run": source.name, "folder": str(source)}
 
 
 def _doubles(labels: Iterable[str]) -> set[str]:

@@ -64,13 +64,15 @@ class _Fault(Exception):
     """A step that a GPU waits for; ends the run."""
 
 
-def fault_on_meta(step: Callable[[], object]) -> str:
+def fault_on_meta(step: Callable[[], object], *, feeds: bool = False) -> str:
     """Run a step on meta tensors and return what is wrong with it; empty if nothing is.
 
     Within the step ``torch.autocast`` does nothing for meta tensors.
 
     Args:
         step: works on modules and tensors that are on the meta device.
+        feeds: whether it may work on the CPU too, and move tensors from there to the device if it
+            does not wait for that.
 
     Returns:
         The file and line of the offending statement, and what it does that makes a GPU wait.
@@ -78,7 +80,7 @@ def fault_on_meta(step: Callable[[], object]) -> str:
     Raises:
         NotApplicable: an operation of the step has no form for the meta device.
     """
-    watch = _Watch()
+    watch = _Watch(feeds)
     try:
         with _without_autocast(), _Calls(watch), watch:
             _run(step)
@@ -102,8 +104,9 @@ def _run(step: Callable[[], object]) -> None:
 class _Watch(TorchDispatchMode):
     """Refuse operations that a GPU waits for, and tensors on other devices."""
 
-    def __init__(self) -> None:
+    def __init__(self, feeds: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.feeds = feeds
         self.fault = ""
         self.unsupported = ""
 
@@ -125,6 +128,8 @@ class _Watch(TorchDispatchMode):
         if name == "_to_copy" and not isinstance(args[0], Tensor):
             # Under vmap, PyTorch makes a tensor of a number in Python, on the CPU; no GPU waits.
             return func(*args, **{**given, "device": torch.device("meta")})
+        if self.feeds and _is_fed(name, args, given):
+            return func(*args, **given)
         if waits := _reason(name, args, given):
             self.refuse(f"{waits} ({func})")
         if any(_elsewhere(value) for value in tree_leaves((args, given))):
@@ -137,6 +142,15 @@ class _Watch(TorchDispatchMode):
         if any(_elsewhere(value) for value in tree_leaves(result)):
             self.refuse(f"makes a tensor on the CPU ({func})")
         return result
+
+
+def _is_fed(name: str, args: tuple[Any, ...], given: Mapping[str, Any]) -> bool:
+    """Return whether an operation is one on the CPU, or moves a tensor from there and goes on."""
+    tensors = [value for value in tree_leaves((args, given)) if isinstance(value, Tensor)]
+    if any(tensor.is_meta for tensor in tensors):
+        return False
+    on_cpu = torch.device(given.get("device") or "cpu").type == "cpu"
+    return on_cpu or (name == "_to_copy" and bool(given.get("non_blocking")))
 
 
 def _elsewhere(value: object) -> bool:
@@ -176,7 +190,9 @@ class _Calls(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Call a function of PyTorch, unless it is refused."""
-        if func in _FROM_VALUES and not isinstance(args[0] if args else None, Tensor):
+        device = torch.device((kwargs or {}).get("device") or "cpu")
+        made = func in _FROM_VALUES and not isinstance(args[0] if args else None, Tensor)
+        if made and not (self._watch.feeds and device.type == "cpu"):
             self._watch.refuse("copies numbers from the host (use torch.full or Tensor.new_full)")
         if func is Tensor.new_tensor:
             self._watch.refuse("copies numbers from the host (use Tensor.new_full)")

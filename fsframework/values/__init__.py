@@ -20,7 +20,7 @@ from fsframework._reading import (
     read_file,
     text_lines,
 )
-from fsframework._tables import footnotes, html_table, text_table
+from fsframework._tables import data_frame, first_rows, footnotes, html_table, text_table
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION, read_parquet
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast, label_in_arms
@@ -54,9 +54,11 @@ __all__ = [
     "atomic_path",
     "atomic_write",
     "check_file",
+    "data_frame",
     "demand_disk",
     "demand_memory",
     "digest_of",
+    "first_rows",
     "footnotes",
     "html_table",
     "label_in_arms",

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsframework._digest import digest_of
+from fsframework._tables import data_frame
 from fsframework.errors import DataError
 from fsframework.values._arrays import (
     BoolArray,
@@ -165,6 +166,13 @@ class AttributeTable:
     def words_per_image(self) -> IntArray:
         """Return int64 ``(n_images,)``: how many words each image has."""
         return np.diff(self.csr()[0])
+
+    def __repr__(self) -> str:
+        return f"<AttributeTable: {len(self.words):,} words of {len(self.keys):,} images>"
+
+    def to_pandas(self) -> Any:
+        """Return a pandas ``DataFrame``: a row per image, with its key and a tuple of its words."""
+        return data_frame({"key": self.keys, "words": [*map(self.words_of, range(len(self.keys)))]})
 
     def words_of(self, image: int) -> tuple[str, ...]:
         """Return the words of one image, sorted."""

@@ -9,8 +9,10 @@ from html import escape
 from typing import Any, Self
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from fsframework._tables import html_table, text_table
+from fsframework._tables import data_frame, html_table, text_table
 from fsframework.errors import DataError
 from fsframework.values._arrays import ByName
 from fsframework.values.outcomes import QueryBatch, Scope
@@ -172,6 +174,15 @@ class Estimates(ByName[Estimate]):
 
     def _repr_html_(self) -> str:
         return html_table(*table_of(self, "measure"))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Return float64 ``(n, 3)``: value, low and high of each, in their order."""
+        del copy
+        return np.array([(e.value, e.low, e.high) for e in self.values()], dtype or np.float64)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas ``DataFrame``: a row per estimate, its fields as columns."""
+        return data_frame([{"measure": name, **e.to_json()} for name, e in self.items()])
 
 
 def table_of(

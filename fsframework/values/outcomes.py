@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsframework._digest import digest_of
+from fsframework._tables import data_frame
 from fsframework.errors import DataError
 from fsframework.values._arrays import (
     FloatArray,
@@ -82,6 +83,12 @@ class Outcomes:
 
     def __len__(self) -> int:
         return int(self.predictions.shape[0])
+
+    def to_pandas(self) -> Any:
+        """Return a pandas ``DataFrame``: a row per query, with the true and the predicted way."""
+        task, way, query = (axis.ravel() for axis in np.indices(self.predictions.shape))
+        predicted = self.predictions.ravel()
+        return data_frame({"task": task, "way": way, "query": query, "predicted": predicted})
 
     def __repr__(self) -> str:
         accuracy = f"{100 * self.task_accuracy.mean():.1f} %" if len(self) else "unknown"
@@ -259,6 +266,10 @@ class AccuracyOutcomes(Outcomes):
 
     def __len__(self) -> int:
         return int(self.task_accuracy.size)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas ``DataFrame``: a row per task, with its accuracy."""
+        return data_frame({"task": np.arange(len(self)), "accuracy": self.task_accuracy})
 
     @property
     def task_accuracy(self) -> FloatArray:

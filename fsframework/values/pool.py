@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self, TypedDict
+from typing import Any, Self, TypedDict
 
 import numpy as np
 
 from fsframework._digest import digest_of
+from fsframework._tables import data_frame
 from fsframework.errors import DataError
 from fsframework.values._arrays import (
     IntArray,
@@ -67,6 +68,16 @@ class ImagePool:
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     attributes: AttributeTable | None = None
     labelled: bool = True
+
+    def __repr__(self) -> str:
+        words = "no words" if self.attributes is None else f"{len(self.attributes.words):,} words"
+        classes = f"{len(self.class_names):,} classes" if self.labelled else "no labels"
+        return f"<ImagePool: {len(self.keys):,} images, {classes}, {words}>"
+
+    def to_pandas(self) -> Any:
+        """Return a pandas ``DataFrame``: a row per image, with key, class and metadata."""
+        classes = [self.class_names[label] for label in self.labels]
+        return data_frame({"key": self.keys, "class": classes, **self.metadata})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", tuple(self.keys))

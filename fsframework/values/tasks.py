@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fsframework._digest import digest_of
 from fsframework._files import atomic_write
 from fsframework._reading import check_file
+from fsframework._tables import data_frame
 from fsframework.errors import DataError
 from fsframework.values._arrays import (
     BoolArray,
@@ -163,6 +164,24 @@ class TaskSet:
     def __len__(self) -> int:
         return int(self.classes.shape[0])
 
+    def to_pandas(self) -> Any:
+        """Return a pandas ``DataFrame``: a row per image of a task.
+
+        Its columns: task, way, the label of the class, the part (support or query), the index of
+        the image in the pool, and the word tied to the way, empty for none.
+        """
+        both = np.concatenate([self.support, self.query], axis=2)
+        task, way, place = (axis.ravel() for axis in np.indices(both.shape))
+        words = np.array([*self.words, ""], dtype=object)  # -1 is none
+        return data_frame({
+            "task": task,
+            "way": way,
+            "class": self.classes[task, way],
+            "part": np.where(place < self.n_shot, "support", "query"),
+            "image": both.ravel(),
+            "word": words[self.attribute[task, way]],
+        })  # fmt: skip
+
     def __repr__(self) -> str:
         return f"<TaskSet: {self.described()}>"
 
@@ -189,10 +208,13 @@ class TaskSet:
     def described(self) -> str:
         """Return the number, arm and shape of the tasks in a few words."""
         kind = f"{self.arm or self.sampler}{' placebo' if self.placebo else ''}"
-        return (
-            f"{len(self):,} {kind} tasks, {self.n_way}-way {self.n_shot}-shot, "
-            f"{self.n_query} queries per class, {self.n_images:,} images"
-        )
+        return f"{len(self):,} {kind} tasks, {self.shape}, {self.n_images:,} images"
+
+    @property
+    def shape(self) -> str:
+        """Ways, shots and queries as text."""
+        queries = "query" if self.n_query == 1 else "queries"
+        return f"{self.n_way}-way {self.n_shot}-shot, {self.n_query} {queries} per class"
 
     @property
     def n_way(self) -> int:

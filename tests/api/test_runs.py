@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas
 import pytest
 import torch
 from torch import Tensor, nn
@@ -256,3 +258,29 @@ def test_errors_speak_of_arguments() -> None:
             fsf.run(**{**SMALL, **arguments})
         assert message in str(caught.value)
         assert "--" not in str(caught.value)
+
+
+def test_values_fit_on_a_screen_and_become_data_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, run = fsf.pool(PLANTED), fsf.run(method="ncc", **SMALL)
+    other = fsf.run(method="protonet", **SMALL)
+    compared = fsf.compare([run, other])
+    assert pool.attributes is not None
+    frames: list[tuple[Any, int]] = [
+        (run.estimates, len(run.estimates)),
+        (run.outcomes["biased"], run.outcomes["biased"].predictions.size),
+        (run.tasks["biased"], run.tasks["biased"].support.size + run.tasks["biased"].query.size),
+        (pool, len(pool)),
+        (pool.attributes, len(pool)),
+        (fsf.runs(), 2),
+        (compared, len(compared.pairs)),
+    ]
+    for value, n_rows in frames:
+        assert len(value.to_pandas()) == n_rows
+        assert len(repr(value).splitlines()) <= 40
+        assert not hasattr(value, "_repr_html_") or value._repr_html_().count("<tr>") <= 40
+    numbers = pandas.DataFrame(run.estimates).to_numpy()
+    assert numbers.dtype == np.float64
+    assert numbers[0].tolist()[0] == next(iter(run.estimates.values())).value
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(FsfError, match="pip install pandas"):
+        run.estimates.to_pandas()

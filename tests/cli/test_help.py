@@ -7,13 +7,12 @@ import sys
 from collections.abc import Iterator
 
 import click
-import cloup
 import pytest
 from click.testing import CliRunner
 
 from fsframework.cli.groups import SECTIONS, InstalledEntry
 from fsframework.cli.main import cli
-from fsframework.cli.options import command, group, shared
+from fsframework.cli.options import command, group, section, shared
 from fsframework.components.options import MAIN_OPTIONS
 from fsframework.components.options import SECTIONS as HELP_SECTIONS
 from fsframework.components.registry import Registry
@@ -108,7 +107,7 @@ def test_a_command_of_a_plugin_gets_the_same_sections() -> None:
     @command()
     @shared("dataset", "way", "method")
     @click.option("--colour", help="Of the lines.")
-    @cloup.option_group("Figure", click.option("--width", help="In inches."))
+    @section("Figure", click.option("--width", help="In inches."))
     def draw(**given: object) -> None:
         """Draw."""
         click.echo(f"{given['method']} {given['width']}")
@@ -154,7 +153,7 @@ def test_help_imports_neither_a_plugin_nor_what_is_heavy() -> None:
         "try:\n    main()\nexcept SystemExit: pass\n"
         "tops = {m.partition('.')[0] for m in sys.modules}\n"
         "own = {m for m in sys.modules if m.startswith('fsframework.cli.')}\n"
-        "heavy = tops & {'torch', 'numpy', 'rich', 'cloup'}\n"
+        "heavy = tops & {'torch', 'numpy', 'rich'}\n"
         "print(heavy | {m for m in tops if m.startswith('fsf_')}, sorted(own), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

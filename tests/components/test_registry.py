@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -166,6 +167,26 @@ def test_a_plugin_installed_while_the_process_runs_is_found(statistic: Install, 
     for name in ("one", "two"):
         statistic(f"fsf-{name}", name)
         assert f"from fsf-{name} 1.0" in fsf("plugins", "show", name).stdout
+
+
+def test_what_is_installed_is_read_anew_when_it_has_changed(
+    statistic: Install, fsf: Fsf, tmp_path: Path
+) -> None:
+    statistic("fsf-good")
+    site = tmp_path / "site"
+    [entry_points] = site.rglob("entry_points.txt")
+    for path in (site, *site.rglob("*")):
+        os.utime(path, (1e9, 1e9))  # long enough ago for what was read to be kept
+    listed = ("plugins", "list", "--kind", "statistic")
+    assert "fsf-good" in fsf(*listed).stdout
+    [kept] = (tmp_path / "cache" / "plugins").iterdir()
+    before = kept.stat().st_mtime_ns
+    assert "fsf-good" in fsf(*listed).stdout
+    assert kept.stat().st_mtime_ns == before
+    entry_points.write_text(entry_points.read_text().replace("good =", "better ="))
+    assert "better" in fsf(*listed).stdout
+    kept.write_text(kept.read_text().replace("statistic", "static"))
+    assert "wacc" in fsf(*listed).stdout, "a damaged file is not used"
 
 
 def test_an_unknown_name_gets_near_ones_and_the_list(statistic: Install, refused: Show) -> None:

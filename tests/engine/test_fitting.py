@@ -81,7 +81,7 @@ def test_open_numbers_follow(
         ([25] * 4, {"way": 5}, r"'test' \(4 classes of 25 images\): 5-way tasks need 5 classes"),
         ([25], {}, "has 1 class"),
         ([9] * 5, {"queries": 5}, "not 5 [+] 5"),
-        ([9, 1, 9], {"shot": 1}, "'c1' with 1 image, not 1 [+] 1"),
+        ([9, 1, 1], {"shot": 1}, "'c1' with 1 image, not 1 [+] 1"),
         ([30, 1], {"way": 2, "shot": 2, "queries": 2}, r"2 classes of 1 to 30 images"),
     ],
 )
@@ -90,6 +90,26 @@ def test_given_numbers_are_never_changed(
 ) -> None:
     with pytest.raises(InfeasibleTask, match=told):
         fit(*sizes, **given)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "given", "queries", "left_out"),
+    [
+        # Three of five classes have the 20 images of 5 shots and 15 queries: more than half.
+        ([30, 30, 30, 8, 4], {"way": 3}, 15, ["c3 (8)", "c4 (4)"]),
+        # Two of five do, so queries go down to 5: 10 images, which c4 lacks.
+        ([30, 30, 10, 10, 9], {"way": 2}, 5, ["c4 (9)"]),
+        ([30, 30, 10, 10, 9], {"way": 2, "queries": 15}, 15, ["c2 (10)", "c3 (10)", "c4 (9)"]),
+    ],
+)
+def test_small_classes_are_in_no_task(
+    sizes: list[int], given: dict[str, int], queries: int, left_out: list[str]
+) -> None:
+    found, notes = fit(*sizes, **given)
+    drawn = set(found.classes.ravel().tolist())
+    assert found.n_query == queries
+    assert {f"c{one}" for one in drawn}.isdisjoint(name.split()[0] for name in left_out)
+    assert all(name in " ".join(notes) for name in left_out)
 
 
 def test_words_limit_the_ways() -> None:

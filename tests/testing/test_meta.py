@@ -109,3 +109,12 @@ def test_autocast_is_as_it_was():
     fault_on_meta(lambda: on_a_gpu(SQUARE))
     with pytest.raises(RuntimeError), torch.autocast("meta"):
         pass
+
+
+def test_a_step_may_feed_a_gpu_if_it_goes_on():
+    def step(**how):
+        return torch.rand(3).mul(2).to("meta", **how) + SQUARE
+
+    assert fault_on_meta(lambda: step(non_blocking=True), feeds=True) == ""
+    assert "CPU" in fault_on_meta(lambda: step(), feeds=True)
+    assert "CPU" in fault_on_meta(lambda: ON_CPU + SQUARE, feeds=True)

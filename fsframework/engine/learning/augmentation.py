@@ -39,7 +39,7 @@ def augmented(images: Tensor, kinds: Sequence[str]) -> Tensor:
     """
     n = len(images)
     # Always drawn, and on the CPU, so that a seed has the same effect on every device.
-    draws = torch.rand(8, n).to(images.device, images.dtype)
+    draws = torch.rand(8, n).to(images.device, images.dtype, non_blocking=True)
     if "resized-crop" in kinds or "flip" in kinds:
         images = _cropped(images, draws[:5], "resized-crop" in kinds, "flip" in kinds)
     if "color-jitter" in kinds:
@@ -72,7 +72,7 @@ def _cropped(images: Tensor, draws: Tensor, crop: bool, flip: bool) -> Tensor:
 def _jittered(images: Tensor, factors: Tensor) -> Tensor:
     """Multiply brightness, contrast and saturation by ``factors (3, n)``."""
     brightness, contrast, saturation = factors[:, :, None, None, None]
-    weights = images.new_tensor(_GREY)[:, None, None]
+    weights = torch.stack([images.new_full((1, 1), share) for share in _GREY])
     images = (images * brightness).clamp(0, 255)
     mean = (images * weights).sum(dim=1, keepdim=True).mean(dim=(2, 3), keepdim=True)
     images = (mean + contrast * (images - mean)).clamp(0, 255)

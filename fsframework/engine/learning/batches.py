@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fsframework._calls import checked
 from fsframework.engine.cache.images import Pixels, PixelSource
-from fsframework.engine.learning.model import FewShotModel, pixels_to
+from fsframework.engine.learning.model import FewShotModel, on_device
 from fsframework.engine.learning.scoring import check_tensor
 from fsframework.engine.stages import Stage
 from fsframework.errors import OptionError
@@ -97,7 +97,7 @@ class StepBatches:
         """Return the batch of some images, those of the episodes first."""
         method, fields = self.model.method, dict[str, Tensor]()
         if method.uses_labels or part is not None:
-            labels = torch.from_numpy(self.split.pool.labels[index]).to(self.device)
+            labels = on_device(self.split.pool.labels[index], self.device)
         n = 0 if part is None else part.support.size + part.query.size
         plain = self._plain(index)
         images = None if plain is None else self.model.normalised(plain)
@@ -124,14 +124,14 @@ class StepBatches:
         """Return augmented images, values 0..255, if anything but kept items is needed."""
         if self._kept is not None and self.teacher is None and self.model.method.views is None:
             return None
-        pixels = pixels_to(self.split.pixels[index], self.device)
-        return self.model.plain(pixels, self.stage.augment)
+        return self.model.plain(
+            on_device(self.split.pixels[index], self.device), self.stage.augment
+        )
 
     def _items(self, index: IntArray, images: Tensor | None) -> Tensor:
         """Return the items of images."""
         if self._kept is not None:
-            kept: Tensor = self._kept[torch.from_numpy(index).to(self.device)]
-            return kept
+            return self._kept.index_select(0, on_device(index, self.device))
         assert images is not None, "there are no kept items"
         return images if self.model.method.trains_on_images else self.encode(images)
 
@@ -194,13 +194,13 @@ class StepBatches:
         if self.stage.augment or self.shown == "views" or not self._backbone_is_fixed():
             return None
         with torch.no_grad():
-            one = model.items(pixels_to(pixels[:1], self.device))
+            one = model.items(on_device(pixels[:1], self.device))
             if one.numel() * one.element_size() * len(pixels) > _MOST_BYTES_OF_ITEMS:
                 return None
             items = one.new_empty(len(pixels), *one.shape[1:])
             for start in range(0, len(pixels), _IMAGES_A_BLOCK):
                 block = np.ascontiguousarray(pixels[start : start + _IMAGES_A_BLOCK])
-                items[start : start + len(block)] = model.items(pixels_to(block, self.device))
+                items[start : start + len(block)] = model.items(on_device(block, self.device))
         return items
 
     def _backbone_is_fixed(self) -> bool:

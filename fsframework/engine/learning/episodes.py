@@ -11,7 +11,7 @@ from fsframework._calls import checked
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
 from fsframework.engine.stages import Stage
-from fsframework.engine.tasks import FEWEST_WAYS, QUERIES, SHAPE, shape_text, size_text
+from fsframework.engine.tasks import FEWEST_WAYS, QUERIES, SHAPE, keeps_most, shape_text, size_text
 from fsframework.errors import InfeasibleTask, OptionError, argument
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.values import ImagePool, TaskSet
@@ -132,6 +132,11 @@ def check_stages(
                 f"made for {trained.n_way} (method.n_way)"
             )
         try:
+            if not keeps_most(pool, shape):
+                raise InfeasibleTask(
+                    f"more than half of the classes have fewer than {shape['n_shot']} + "
+                    f"{shape['n_query']} images"
+                )
             drawn_episodes(episodes, shape, pool, 1, 0)
         except InfeasibleTask as error:
             raise InfeasibleTask(

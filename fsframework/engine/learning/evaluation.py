@@ -21,7 +21,7 @@ from fsframework.engine.learning.model import (
     FewShotModel,
     load_tensors,
     lowered,
-    pixels_to,
+    on_device,
     save_tensors,
 )
 from fsframework.engine.learning.scoring import Scorer, check_tensor
@@ -66,13 +66,12 @@ class ImageSource:
         cls,
         model: FewShotModel,
         pixels: PixelSource,
-        tasks: TaskSet,
+        used: IntArray,
         precision: Precision = "fp32",
     ) -> ImageSource:
-        """Embed only the images of some tasks, in memory."""
+        """Embed only some images, given by their ascending indices, in memory."""
         if not model.has_features:
             return cls(pixels=pixels, precision=precision)
-        used = np.unique(tasks.images)
         position = torch.full((len(pixels),), -1, dtype=torch.int64)
         position[torch.from_numpy(used)] = torch.arange(len(used))
         model.eval()
@@ -120,7 +119,7 @@ class ImageSource:
         index = images.reshape(-1)
         if self.items is None:
             assert self.pixels is not None
-            pixels = pixels_to(self.pixels[index.cpu().numpy()], model.mean.device)
+            pixels = on_device(self.pixels[index.cpu().numpy()], model.mean.device)
             chosen = model.method.embed(model.items(pixels))
             return chosen.reshape(*images.shape, *chosen.shape[1:])
         if self.position is not None:
@@ -183,7 +182,7 @@ class _Embedder:
     def _embedded(self, pixels: UInt8Array) -> Tensor:
         device = self._model.mean.device
         with seeded(0), lowered(device, self._precision):
-            items = self._model.items(pixels_to(np.ascontiguousarray(pixels), device))
+            items = self._model.items(on_device(np.ascontiguousarray(pixels), device))
             check_tensor(self._model.extractor, "encode", items, (len(pixels), -1), device)
             found = self._model.method.embed(items)
         check_tensor(self._model.method, "embed", found, (len(pixels), -1), device)
@@ -328,7 +327,7 @@ class ModelClassifier(Classifier):
     def scores(self, support: IntArray, query: IntArray) -> Tensor:
         """Score images; scores of embedded items take little time, so they use full precision."""
         device, source = self._model.mean.device, self._source
-        shown, asked = (torch.from_numpy(images).to(device) for images in (support, query))
+        shown, asked = (on_device(images, device) for images in (support, query))
         with lowered(device, source.precision if source.items is None else "fp32"):
             return self._scorer(
                 source.gather(self._model, shown, self._buffers, "support"),
@@ -379,7 +378,7 @@ class _Predictor:
         if drawn and last - first > 1:
             # What is drawn for a task must depend on no other.
             return torch.cat([self._scored(task, task + 1, step) for task in range(first, last)])
-        places = torch.from_numpy(np.argsort(order, axis=1)[:, :, None]).to(scores.device)
+        places = on_device(np.argsort(order, axis=1)[:, :, None], scores.device)
         return scores.take_along_dim(places, dim=1)
 
     def check(self) -> None:

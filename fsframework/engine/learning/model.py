@@ -23,7 +23,7 @@ from fsframework.errors import DataError, RecordError
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.records import RunRecord
-from fsframework.values import UInt8Array, digest_of
+from fsframework.values import IntArray, UInt8Array, digest_of
 
 __all__ = [
     "WEIGHTS_NAME",
@@ -32,7 +32,7 @@ __all__ = [
     "build_model",
     "load_tensors",
     "lowered",
-    "pixels_to",
+    "on_device",
     "save_tensors",
     "save_weights",
     "weights_digest",
@@ -154,7 +154,10 @@ class FewShotModel(nn.Module):
 
 def weights_digest(state: Mapping[str, Tensor]) -> str:
     """Return the digest of the tensors of a model, by their names."""
-    parts = [np.ascontiguousarray(state[k].detach().cpu().numpy()) for k in sorted(state)]
+    tensors = (state[key].detach().cpu() for key in sorted(state))
+    # NumPy has no bfloat16, whose values float32 has all.
+    plain = (one.float() if one.dtype == torch.bfloat16 else one for one in tensors)
+    parts = [np.ascontiguousarray(one.numpy()) for one in plain]
     return digest_of("weights", sorted(state), *parts)
 
 
@@ -186,9 +189,10 @@ def build_model(
     return model
 
 
-def pixels_to(pixels: UInt8Array, device: torch.device) -> Tensor:
-    """Move uint8 images ``(n, H, W, 3)`` to a device."""
-    return torch.from_numpy(pixels).to(device, non_blocking=True)
+def on_device(array: UInt8Array | IntArray, device: torch.device) -> Tensor:
+    """Return an array as a tensor on a device, without waiting for earlier work of a GPU."""
+    tensor = torch.from_numpy(array)
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, object]) -> None:

@@ -648,7 +648,7 @@ class _StageLoop:
         if self.validation is None or self.val_split is None:
             return None
         tasks = self.validation
-        source = ImageSource.computed(self.model, self.val_split.pixels, tasks)
+        source = ImageSource.computed(self.model, self.val_split.pixels, np.unique(tasks.images))
         truth = np.arange(tasks.n_way)[None, :, None]
         right = int((predict(self.model, tasks, source) == truth).sum())
         return right / int(tasks.query.size)

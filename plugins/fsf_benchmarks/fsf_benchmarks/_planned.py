@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fsf_benchmarks.interfaces import ExperimentDescription, ExperimentResult
-from fsframework.api.grids import Override
+from fsf_tools.grids import Override
+from fsf_tools.sweeps import Planned, Result
 from fsframework.api.running import Run, Runs
-from fsframework.api.sweeps import Planned, Result
 from fsframework.errors import OptionError, close_matches
 
 __all__ = ["check_overrides", "joined", "result_of"]

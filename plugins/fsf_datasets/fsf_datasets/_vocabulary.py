@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from types import MappingProxyType
 
@@ -60,6 +61,7 @@ def draw_attributes(
     return np.concatenate(blocks)
 
 
+@functools.cache  # there are few combinations, and a data set is opened often
 def words_of(values: tuple[str, ...]) -> str:
     """Return the words of one image, sorted and joined by ``;``.
 
@@ -69,6 +71,7 @@ def words_of(values: tuple[str, ...]) -> str:
     return ";".join(sorted(word for word in values if word != NOTHING))
 
 
+@functools.cache
 def caption_of(values: tuple[str, ...]) -> str:
     """Return a sentence with the words of one image.
 

@@ -13,7 +13,6 @@ from PIL import Image
 
 from fsf_datasets import Declared, declared
 from fsf_datasets._declaration import read_declaration
-from fsf_datasets.published import declaration_files
 from fsframework.components.conversion import parameters
 from fsframework.interfaces import DataError
 
@@ -199,7 +198,7 @@ def test_images_at_a_size_of_scaled_decoding(tmp_path: Path, images: Images) -> 
 
 # --- the page on data sets ----------------------------------------------------------------------
 
-PAGE = Path(__file__).parents[3] / "docs" / "guides" / "datasets.md"
+PAGE = Path(__file__).parents[1] / "README.md"
 
 
 def test_the_declaration_of_the_page_is_complete_and_works(tmp_path: Path, images: Images) -> None:
@@ -216,32 +215,6 @@ def test_the_declaration_of_the_page_is_complete_and_works(tmp_path: Path, image
     assert data.metadata["context"] == data.metadata["season"]
     counts = {split: len(names) for split, names in data.splits.items()}
     assert counts == {"train": 6, "val": 2, "test": 4}
-
-
-def test_the_page_lists_every_data_set_as_it_is_declared() -> None:
-    rows = {
-        row.split(" | ")[0].strip("|` "): row
-        for row in PAGE.read_text(encoding="utf-8").splitlines()
-        if row.startswith("| `") and row.count(" | ") == 6
-    }
-    for file in declaration_files().values():
-        found = read_declaration(file)
-        cells = rows[found.name].strip("| ").split(" | ")
-        (split, *_) = found.splits.values()
-        whole = sum(images for _, images in split.counts.values())
-        classes = {part: n for part, (n, _) in split.counts.items()}
-        if split.draw is not None:
-            classes = dict(zip(("train", "val", "test"), split.draw, strict=True))
-        shown = [f"{classes[p]:,}" if classes.get(p) else "–" for p in ("train", "val", "test")]
-        assert cells == [
-            f"`{found.name}`",
-            f"[{found.title}]({found.source})",
-            found.licence,
-            " / ".join(shown),
-            f"{whole:,}",
-            ", ".join(layout.name for layout in found.layouts),
-            ", ".join(f"`{name}`" for name in found.splits),
-        ]
 
 
 @pytest.mark.parametrize(

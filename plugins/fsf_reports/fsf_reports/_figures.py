@@ -15,6 +15,7 @@ from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsf_statistics import FEWEST_RANKED, spearman
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.comparison import values_of
+from fsframework.statistics.facts import called, facts_of, labelled
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.values import Estimate
@@ -298,38 +299,19 @@ def _variants(results: Results) -> dict[str, list[tuple[str, Shown]]]:
     """
     of_method: dict[str, list[Shown]] = {}
     for one in results.shown:
-        of_method.setdefault(one.result.label, []).append(one)
+        method = one.run.record.method
+        of_method.setdefault(method.called if method else one.label, []).append(one)
     found = {}
-    for method, shown in of_method.items():
-        told = [_options(one) for one in shown]
-        keys = dict.fromkeys(key for options in told for key in options)
-        varied = [key for key in keys if len({options.get(key) for options in told}) > 1]
-        if varied:
-            names = [", ".join(f"{key}={one[key]}" for key in varied if key in one) for one in told]
-            found[method] = list(zip(names, shown, strict=True))
+    for name, shown in of_method.items():
+        names = labelled([""] * len(shown), [facts_of(one.run.record) for one in shown])
+        if any(names):
+            found[name] = list(zip(names, shown, strict=True))
     if not found:
         raise DataError(
             "ablations: no two of these runs are of one method with different options; give runs "
             "that differ in an option, such as method.NAME or detector"
         )
     return found
-
-
-def _options(one: Shown) -> dict[str, str]:
-    """Return the options of a run by dotted name, as texts."""
-    record = one.run.record
-    found: dict[str, str] = {}
-    for role, component in record.components.items():
-        found[role] = component.called
-        found |= {f"{role}.{key}": str(value) for key, value in component.options.items()}
-    for number, stage in enumerate(record.stages):
-        start = f"training.{number}" if len(record.stages) > 1 else "training"
-        found |= {f"{start}.{key}": str(value) for key, value in stage.options.items()}
-    settings = (
-        "attributes", "placebo", "min_count", "drop_words", "drop_class_words",
-        "drop_words_in_classes", "split",
-    )  # fmt: skip
-    return found | {key: str(record.settings.get(key)) for key in settings}
 
 
 def _ablations(results: Results, wanted: Wanted) -> FigureDeclaration:
@@ -427,19 +409,16 @@ def _only(results: Results, name: str) -> tuple[Shown, ...]:
 
 def _shots(results: Results, wanted: Wanted) -> FigureDeclaration:
     value = _Values(results)
-    by_data: dict[str, dict[int, list[Point]]] = {}
-    for group in results.groups:
+    by_panel: dict[str, dict[int, list[Point]]] = {}
+    for group, panel in zip(results.groups, _apart_but_for_shots(results.groups), strict=True):
         measure = Measure(wanted.statistic, group.arms())
         for one in group.shown:
-            series = by_data.setdefault(group.facts["data"], {})
+            series = by_panel.setdefault(panel, {})
             point = Point(one.label, value(one, measure))
             series.setdefault(one.n_shot, []).append(point)
     panels = tuple(
-        Panel(
-            data if len(by_data) > 1 else "",
-            tuple(Series(_shot(n), tuple(points)) for n, points in sorted(series.items())),
-        )
-        for data, series in by_data.items()
+        Panel(title, tuple(Series(_shot(n), tuple(points)) for n, points in sorted(series.items())))
+        for title, series in by_panel.items()
     )
     return FigureDeclaration(
         "Shots",
@@ -449,6 +428,19 @@ def _shots(results: Results, wanted: Wanted) -> FigureDeclaration:
         panels,
         notes=_notes(results, value.seen),
     )
+
+
+def _apart_but_for_shots(groups: Sequence[Group]) -> list[str]:
+    """Return what tells the tasks of each group from the others besides their shots."""
+    facts = []
+    for group in groups:
+        arms = group.first.arms
+        shape = {"data": group.facts["data"], "way": "" if arms is None else str(arms.tested.n_way)}
+        left = {
+            k: v for k, v in group.facts.items() if k not in ("tasks", "count", "sampler.n_shot")
+        }
+        facts.append({**shape, **left})
+    return labelled([""] * len(facts), facts)
 
 
 def _shot(n: int) -> str:
@@ -461,7 +453,7 @@ def _training_shots(results: Results, wanted: Wanted) -> FigureDeclaration:
     seen: list[Estimate] = []
     panels: dict[str, dict[int, list[Point]]] = {}
     known: set[int] = set()
-    for group in results.groups:
+    for group, panel in zip(results.groups, _apart_but_for_shots(results.groups), strict=True):
         measure = Measure(wanted.statistic, group.arms()[1:])
         for name in dict.fromkeys(one.result.label for one in group.shown):
             own = {
@@ -479,7 +471,7 @@ def _training_shots(results: Results, wanted: Wanted) -> FigureDeclaration:
             )  # fmt: skip
             difference = compared.pairs[0].difference
             seen.append(difference)
-            series = panels.setdefault(group.facts["data"], {})
+            series = panels.setdefault(panel, {})
             series.setdefault(group.shown[0].n_shot, []).append(
                 Point(name, Quantity.of(difference))
             )
@@ -495,11 +487,11 @@ def _training_shots(results: Results, wanted: Wanted) -> FigureDeclaration:
         f"difference in {results.label(measure)} (points)",
         tuple(
             Panel(
-                data if len(panels) > 1 else "",
+                title,
                 tuple(Series(f"tasks of {_shot(n)}", tuple(points))
                       for n, points in sorted(series.items())),
             )
-            for data, series in panels.items()
+            for title, series in panels.items()
         ),
         notes=_notes(results, seen, "Above 0, more shots in training make a method more robust."),
     )  # fmt: skip
@@ -568,7 +560,7 @@ def _agreement(results: Results, wanted: Wanted) -> FigureDeclaration:
         points.append(Point(x, y, name))
     if not points:
         raise DataError("agreement: no method has both sets of tasks")
-    names = _told_apart(results.groups)
+    names = [called(group.apart) or group.title for group in results.groups]
     said = ""
     if len(points) >= FEWEST_RANKED:
         import numpy as np
@@ -620,20 +612,6 @@ def _task_accuracies(results: Results, wanted: Wanted) -> FigureDeclaration:
         limits=(0.0, 100.0),
         notes=(*told, *results.cautions),
     )
-
-
-def _told_apart(groups: Sequence[Group]) -> list[str]:
-    """Return names of two sets of tasks: their words, else data and shape, else numbers."""
-    runs = [group.shown[0].run.record for group in groups]
-    told = [
-        r.components["detector"].called if "detector" in r.components
-        else Path(str(r.settings["attributes"])).stem if r.settings.get("attributes") else ""
-        for r in runs
-    ]  # fmt: skip
-    for names in (told, [group.title for group in groups]):
-        if all(names) and len(set(names)) == len(names):
-            return names
-    return [f"tasks {n}" for n in range(1, len(groups) + 1)]
 
 
 # --- training and planning --------------------------------------------------------------------

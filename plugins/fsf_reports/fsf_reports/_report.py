@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,6 +25,7 @@ from fsframework.api.running import Run, load_run, runs
 from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, OptionError, RecordError, argument, close_matches
 from fsframework.interfaces import checked, contained
+from fsframework.statistics.facts import facts_of, labelled
 from fsframework.values import IntArray, UInt8Array, atomic_write
 
 __all__ = ["Report", "Reportable", "opened_runs", "report"]
@@ -296,53 +296,15 @@ def _reader(images: RunImages) -> Callable[[IntArray], Mapping[int, UInt8Array]]
 
 def _labels(opened: Sequence[Run]) -> list[str]:
     """Return short labels that tell the runs apart: the method, and in what its runs differ."""
-    facts = [_facts(run) for run in opened]
-    labels = [""] * len(opened)
-    for name in dict.fromkeys(one[0] for one in facts):
-        places = [place for place, one in enumerate(facts) if one[0] == name]
-        for place, label in zip(places, _told_apart([facts[p] for p in places]), strict=True):
-            labels[place] = label
-    for longer in ([run.name for run in opened], [str(run.folder) for run in opened]):
-        counts = Counter(labels)
-        labels = [
-            other if counts[label] > 1 else label
-            for label, other in zip(labels, longer, strict=True)
-        ]
-    return labels
+    facts = [{**facts_of(run.record), "run": run.name, "folder": str(run.folder)} for run in opened]
+    return labelled([_name(run) for run in opened], facts)
 
 
-def _facts(run: Run) -> tuple[str, ...]:
-    """Return what a run is called, and what may tell it from others; equally many for all."""
+def _name(run: Run) -> str:
     record = run.record
-    name = record.name
-    if not name and record.method is None:
-        name = (record.imported.method if record.imported else None) or run.name
-    tested = record.tested
-    has_shape = tested is not None and tested.n_way
-    return (
-        name or (record.method.name if record.method is not None else run.name),
-        str(record.settings.get("recipe") or ""),
-        f"{tested.n_shot}-shot" if tested is not None and has_shape else "",
-        f"{tested.n_way}-way" if tested is not None and has_shape else "",
-        record.backbone.called if record.backbone is not None else "",
-        "" if record.training_seed is None else f"seed {record.training_seed}",
-    )
-
-
-def _told_apart(facts: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return names, each with as many facts as it takes to tell them apart.
-
-    >>> _told_apart([("ncc", "1-shot", "seed 0"), ("ncc", "1-shot", "seed 1")])
-    ['ncc seed 0', 'ncc seed 1']
-    """
-    names, *others = zip(*facts, strict=True)
-    labels = list(names)
-    for values in others:
-        if len(set(labels)) < len(labels) and len(set(values)) > 1:
-            labels = [
-                f"{label} {fact}".rstrip() for label, fact in zip(labels, values, strict=True)
-            ]
-    return labels
+    imported = record.imported.method if record.imported is not None else None
+    named = imported if record.method is None else record.method.name
+    return record.name or named or run.name
 
 
 def _called(run: ReportedRun) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any
 import fsf_statistics
 import fsframework as fsf
 from fsf_reports.values import Quantity
-from fsf_statistics import ComparedHeadline, facts_of, sets_of, tasks_called, tasks_told_apart
+from fsf_statistics import ComparedHeadline, facts_of, sets_of, tasks_told_apart
 from fsframework.api.results import results_of, statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError
@@ -19,6 +20,8 @@ from fsframework.interfaces import Statistic
 from fsframework.statistics.comparison import estimates_of_methods, values_of
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import IntervalChoice
+from fsframework.statistics.facts import called, labelled
+from fsframework.statistics.facts import facts_of as facts_of_run
 from fsframework.statistics.measures import Measure, measures_named
 from fsframework.statistics.results import (
     MethodResult,
@@ -90,7 +93,7 @@ class Group:
     @property
     def title(self) -> str:
         """Data set, ways and shots, and what else tells these tasks from others."""
-        return ", ".join(part for part in (self.tasks, tasks_called(self.apart)) if part)
+        return ", ".join(part for part in (self.tasks, called(self.apart)) if part)
 
     @cached_property
     def facts(self) -> Mapping[str, str]:
@@ -161,7 +164,7 @@ class Results:
         found = joined_over_seeds(list(results_of(results, session.workspace.runs)))
         if not found:
             raise OptionError("there is nothing to show: no run is given")
-        groups, sets = [], sets_of(found)
+        groups, sets = [], sets_of(_models_told_apart(found))
         for apart, group in zip(_apart(sets), sets, strict=True):
             named = zip(labels_of(group), group, strict=True)
             groups.append(
@@ -236,6 +239,31 @@ class Results:
 
     def _is_share(self, measure: Measure) -> bool:
         return tuple(self.statistic_of(measure.statistic).bounds) == (0.0, 1.0)
+
+
+def _models_told_apart(results: Sequence[MethodResult]) -> list[MethodResult]:
+    """Return results of which equal labels mean the same model on every set of tasks.
+
+    Runs of one method with several backbones, or options that the user gave, are several models.
+    """
+    labels = labelled([one.label for one in results], [_model_facts(one) for one in results])
+    named = zip(results, labels, strict=True)
+    return [dataclasses.replace(one, label=label) for one, label in named]
+
+
+def _model_facts(result: MethodResult) -> dict[str, str]:
+    if not result.records:
+        return {}
+    record = result.records[0]
+    usual = ("default", f"recipe {record.settings.get('recipe')}")
+    given = {
+        f"{role}.{name}"
+        for role, component in record.components.items()
+        if role in ("backbone", "method")
+        for name, origin in component.origins.items()
+        if origin not in usual
+    }
+    return {k: v for k, v in facts_of_run(record).items() if k in {"backbone", *given}}
 
 
 def _apart(groups: Sequence[Sequence[MethodResult]]) -> list[dict[str, str]]:

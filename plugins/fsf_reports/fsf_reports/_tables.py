@@ -12,8 +12,9 @@ from typing import Any
 import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, reading
 from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
-from fsf_statistics import facts_of, tasks_called
+from fsf_statistics import facts_of
 from fsframework.errors import DataError, OptionError, argument, close_matches
+from fsframework.statistics.facts import called
 from fsframework.values import Estimate
 
 __all__ = ["FACTS", "TABLES", "Request", "table"]
@@ -138,9 +139,7 @@ def _cells(results: Results, request: Request) -> tuple[list[_Cell], list[str]]:
             letters = dict(zip(names, entry.row, strict=True)).get(_LETTERS, "")
             found.append(_Cell(by_label[label], group, entry, estimate, letters))
         said |= dict.fromkeys(answer.terms)
-        place = (
-            f"On {tasks_called(group.apart) or group.tasks}: " if len(results.groups) > 1 else ""
-        )
+        place = f"On {called(group.apart) or group.tasks}: " if len(results.groups) > 1 else ""
         said |= {f"{place}{limit}": None for limit in answer.limits}
         sets += [(columns, group.title) for columns in answer.columns]
     said |= dict.fromkeys(fsf_statistics.rank_agreements(*zip(*sets, strict=True)) if sets else ())

@@ -12,11 +12,13 @@ import fsf_statistics
 import fsframework as api
 from fsf_reports import figure
 from fsf_reports._figures import FIGURES
-from fsf_reports.values import Quantity
+from fsf_reports.values import FigureDeclaration, Quantity
 from fsf_statistics import QueryVariance, TaskSupply, pilot_of
 from fsframework.errors import DataError, OptionError
 from fsframework.values import Estimate
 from tests.conftest import Fsf
+
+from .conftest import DATA, untrained
 
 
 def same(shown: object, estimate: Estimate) -> bool:
@@ -161,9 +163,9 @@ def test_options_in_which_runs_differ(small_runs: Path) -> None:
     [series] = made.panels[0].series
     assert series.name == "ncc"
     runs = {run.record.tested.n_shot: run for run in ncc_runs(small_runs)}
-    assert {str(point.x) for point in series.points} == {f"sampler.n_shot={shot}" for shot in runs}
+    assert {str(point.x) for point in series.points} == {f"{shot}-shot" for shot in runs}
     for point in series.points:
-        own = runs[int(str(point.x)[-1])]
+        own = runs[int(str(point.x)[0])]
         assert same(point.y, own.estimates["wacc-gap"])
 
 
@@ -289,3 +291,47 @@ def test_the_command_writes_files_and_prints_the_caption(
     listed = json.loads(fsf("figure", "--list", "--json").stdout)
     assert [one["figure"] for one in listed] == list(FIGURES)
     assert all(one["shows"] and one["needs"] for one in listed)
+
+
+ONE_THING: dict[str, tuple[dict[str, object], str]] = {
+    "data": ({"dataset": {**DATA, "strength": 0.2}}, "strength 0.2"),
+    "way": ({"way": 2}, "2-way"),
+    "seed of the tasks": ({"task_seed": 3}, "task seed 3"),
+    "backbone": ({"backbone": "resnet10"}, "resnet10"),
+    "option of the backbone": ({"backbone": {"name": "conv64f", "pooling": "mean"}}, "mean"),
+    "option of the method": ({"method": {"name": "ncc", "metric": "euclidean"}}, "euclidean"),
+}
+
+
+@pytest.fixture(scope="session")
+def differing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """For each thing a folder of two runs that differ in it."""
+    folder = tmp_path_factory.mktemp("differing")
+    found = {}
+    for thing, (changed, _) in ONE_THING.items():
+        found[thing] = folder / thing
+        for own in ({}, changed):
+            common = {**untrained(folder), "method": "ncc", "shot": 1, "runs_dir": folder / thing}
+            api.run(**{**common, **own})
+    return found
+
+
+def _words(figure: FigureDeclaration) -> str:
+    """Return every text that the figure shows."""
+    found = [figure.x_axis, figure.y_axis]
+    for panel in figure.panels:
+        found.append(panel.title)
+        for series in panel.series:
+            found += [series.name, *(f"{point.x} {point.label}" for point in series.points)]
+    return " | ".join(found)
+
+
+@pytest.mark.parametrize("thing", ONE_THING)
+def test_what_runs_differ_in_stands_beside_their_values(
+    thing: str, differing: dict[str, Path]
+) -> None:
+    said = ONE_THING[thing][1]
+    names = ["arms", "accuracy", "by-arm", "intervals", "shots", "ablations"]
+    names += ["task-accuracies", "pairs"] if "of the" in thing and "tasks" not in thing else []
+    for name in names:
+        assert said in _words(figure(name, differing[thing])), name

@@ -102,14 +102,14 @@ def test_unfinished_and_different_runs_are_kept_apart(
     dataclasses.replace(methods["ncc"].record, status="unfinished").save(folder / "begun")
     made = fsf_reports.report(folder, progress=False)
     labels = [run.label for run in made.page.runs]
-    assert labels[0] == "begun"
+    assert "begun" in labels[0]
     assert len(set(labels)) == 5
     told = _texts(made, "findings")
     assert "different sets of tasks or data" in told
-    assert "Left out where answers are needed: begun (not finished)." in told
+    assert f"Left out where answers are needed: {labels[0]} (not finished)." in told
     [board] = [part for part in made.page.parts if part.name == "leaderboard"]
     tables = {b.name for b in board.blocks if isinstance(b, TableDeclaration)}
-    assert {"Leaderboard, n_shot 1", "Leaderboard, n_shot 2"} <= tables
+    assert {"Leaderboard, 1-shot", "Leaderboard, 2-shot"} <= tables
     [tasks] = [part for part in made.page.parts if part.name == "tasks"]
     assert [b.runs for b in tasks.blocks if isinstance(b, TaskBrowser)] == [(1, 2, 3, 4)]
 

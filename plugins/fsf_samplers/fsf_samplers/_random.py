@@ -17,9 +17,10 @@ __all__ = ["RandomSampler"]
 class RandomSampler(TaskSampler):
     """Draws classes and their images uniformly, without regard to attributes.
 
-    The ``n_way`` classes are drawn uniformly without replacement among all classes of the pool,
-    and ``n_shot + n_query`` images of each uniformly without replacement among its images. These
-    are the tasks behind wAcc-R (FewSTAB, section 5.3).
+    The ``n_way`` classes are drawn uniformly without replacement among the classes of the pool that
+    have ``n_shot + n_query`` images, and as many images of each uniformly without replacement among
+    its images; smaller classes are never drawn. These are the tasks behind wAcc-R (FewSTAB, section
+    5.3).
 
     Args:
         n_way: classes per task, at least 2.
@@ -49,7 +50,7 @@ class RandomSampler(TaskSampler):
             The tasks, without attributes.
 
         Raises:
-            InfeasibleTask: the pool has too few classes, or a class too few images.
+            InfeasibleTask: the pool has too few classes, or too few of them have enough images.
             OptionError: ``n_tasks`` is ``None`` or below 1, or ``seed`` is negative.
         """
         n_tasks = check_request(self, "random", pool, n_tasks, seed)
@@ -67,11 +68,16 @@ class RandomSampler(TaskSampler):
         )
 
     def _check_class_sizes(self, pool: ImagePool) -> None:
-        smallest = int(np.argmin(pool.class_sizes))
-        size = int(pool.class_sizes[smallest])
-        if self.n_shot + self.n_query <= size:
+        wanted = self.n_shot + self.n_query
+        n_usable = int((pool.class_sizes >= wanted).sum())
+        if self.n_way <= n_usable:
             return
-        options = [
+        # In descending order, the class at place n_way sets the limit.
+        limiting = int(np.argsort(-pool.class_sizes, kind="stable")[self.n_way - 1])
+        size = int(pool.class_sizes[limiting])
+        images = "image" if size == 1 else "images"
+        options = [f"n_way at most {n_usable}"] if n_usable > 1 else []
+        options += [
             f"n_{name} at most {size - other} for n_{other_name} = {other}"
             for name, other_name, other in (
                 ("shot", "query", self.n_query),
@@ -80,8 +86,8 @@ class RandomSampler(TaskSampler):
             if other < size
         ]
         raise InfeasibleTask(
-            f"n_shot + n_query must be at most the size of the smallest class, "
-            f"{pool.class_names[smallest]!r} with {size} {'image' if size == 1 else 'images'}, "
+            f"n_shot + n_query must be at most the size of {self.n_way} classes, the smallest of "
+            f"them {pool.class_names[limiting]!r} with {size} {images}, "
             f"not {self.n_shot} + {self.n_query}"
             + (f" ({' or '.join(options)})" if options else "")
         )

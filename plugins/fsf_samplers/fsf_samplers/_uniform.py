@@ -41,7 +41,7 @@ def draw_uniformly(
     """Draw classes without replacement, then images of each class without replacement.
 
     Args:
-        pool: the images to draw from; each class has enough.
+        pool: the images to draw from; classes with too few are not drawn.
         shape: number of tasks, classes per task and images per class.
         seed: task ``t`` is drawn from ``task_rng(seed, t, stream)`` only.
         stream: name of the random numbers.
@@ -51,7 +51,7 @@ def draw_uniformly(
         Classes, int64 ``(T, way)``, and images, int64 ``(T, way, n)``.
     """
     n_tasks, n_way, n_images = shape
-    n_classes = len(pool.class_names)
+    usable = np.flatnonzero(pool.class_sizes >= n_images)
     grouped = np.argsort(pool.labels, kind="stable")
     starts = np.cumsum(pool.class_sizes) - pool.class_sizes
     labels = np.empty((n_tasks, n_way), np.int64) if classes is None else classes
@@ -62,8 +62,8 @@ def draw_uniformly(
         if max(n_way, n_images) <= _MOST:
             numbers = _Numbers(seed, tasks, stream)
             if classes is None:
-                sizes = np.full((len(tasks), 1), n_classes)
-                labels[first : tasks.stop] = numbers.choose(sizes, n_way)[:, 0]
+                sizes = np.full((len(tasks), 1), len(usable))
+                labels[first : tasks.stop] = usable[numbers.choose(sizes, n_way)[:, 0]]
             drawn = labels[first : tasks.stop]
             chosen = numbers.choose(pool.class_sizes[drawn], n_images)
             images[first : tasks.stop] = grouped[starts[drawn][:, :, None] + chosen]
@@ -71,7 +71,7 @@ def draw_uniformly(
         for task in map(int, remaining):
             rng = task_rng(seed, task, stream)
             if classes is None:
-                labels[task] = rng.choice(n_classes, n_way, replace=False)
+                labels[task] = usable[rng.choice(len(usable), n_way, replace=False)]
             for way, label in enumerate(labels[task]):
                 images[task, way] = rng.choice(pool.members(label), n_images, replace=False)
     return labels, images

@@ -85,6 +85,9 @@ def told(done: Any) -> Any:
 
 
 def test_unlabelled_images_give_a_backbone_for_another_method(photos: Path, fsf) -> None:
+    planned = told(fsf(*PRETRAIN, "--dry-run", "--json"))
+    assert planned["resolved"]["method"]["name"] == "symmetric"
+    assert planned["origins"]["method"]["name"] == "command line"
     made = told(fsf(*PRETRAIN, "--json"))
     assert (made["n_images"], made["epochs"], made["reused"]) == (24, 2, False)
     weights = load_file(photos / "backbone.safetensors")

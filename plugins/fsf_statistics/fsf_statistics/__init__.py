@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.breakdowns import Breakdown, breakdown
-    from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs
+    from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
         ComparedHeadline,
         HeadlineRow,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         facts_of,
         options_of_tasks,
         sets_of,
-        tasks_called,
         tasks_told_apart,
     )
 
@@ -61,6 +60,7 @@ __all__ = [
     "harmful_pairs",
     "headline",
     "headline_of_runs",
+    "kept_pairs",
     "options_of_tasks",
     "pilot_of",
     "plan_queries",
@@ -69,7 +69,6 @@ __all__ = [
     "rank_correlations",
     "sets_of",
     "spearman",
-    "tasks_called",
     "tasks_told_apart",
 ]
 
@@ -97,6 +96,7 @@ _HOME = {
     "effective_robustness": "robustness",
     "facts_of": "task_sets",
     "harmful_pairs": "harm",
+    "kept_pairs": "harm",
     "headline": "headlines",
     "headline_of_runs": "headlines",
     "options_of_tasks": "task_sets",
@@ -107,7 +107,6 @@ _HOME = {
     "rank_correlations": "ranking",
     "sets_of": "task_sets",
     "spearman": "ranking",
-    "tasks_called": "task_sets",
     "tasks_told_apart": "task_sets",
 }
 """The module that defines each name; asking for one name imports no other module."""

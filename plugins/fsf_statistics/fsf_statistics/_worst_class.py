@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from scipy import special
+import scipy
 
 from fsframework.interfaces import Statistic
 from fsframework.values import ArmOutcomes, Estimate, FloatArray, Outcomes
@@ -45,7 +45,7 @@ class WorstClassAccuracy(Statistic):
         Right guesses of a class are binomial with ``1 / n_way``, independently of other classes'.
         It is far below ``1 / n_way``: 0.088 with 5 ways of 15 queries, 0.028 with 5 of 5.
         """
-        above = special.bdtrc(np.arange(n_query), n_query, 1 / n_way)
+        above = scipy.special.bdtrc(np.arange(n_query), n_query, 1 / n_way)
         return float((above**n_way).sum() / n_query)
 
     def notes(self, outcomes: ArmOutcomes, gap: Estimate) -> list[str]:

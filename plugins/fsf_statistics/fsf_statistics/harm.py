@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from scipy import special
 
 import fsframework as fsf
@@ -39,7 +43,7 @@ from fsf_statistics.shrinking import (
     shares_wrong,
     simes,
 )
-from fsframework.errors import OptionError, argument
+from fsframework.errors import FsfError, OptionError, argument
 from fsframework.values import (
     ArmOutcomes,
     BoolArray,
@@ -47,6 +51,8 @@ from fsframework.values import (
     FloatArray,
     ImagePool,
     IntArray,
+    atomic_write,
+    digest_of,
     html_table,
     text_table,
 )
@@ -136,6 +142,14 @@ class PairRow:
             "inseparable": list(self.inseparable),
         }
 
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Build a pair from the output of ``to_json``."""
+        names = {"class": "class_name", "with": "with_word"}
+        found = {names.get(name, name): value for name, value in raw.items()}
+        found["estimate"] = Estimate.from_json(raw["estimate"])
+        return cls(**{**found, "inseparable": tuple(raw["inseparable"])})
+
 
 @dataclass(frozen=True, repr=False)
 class HarmfulPairs:
@@ -203,6 +217,17 @@ class HarmfulPairs:
             "notes": list(self.notes),
         }
 
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Build the pairs from the output of ``to_json``."""
+        return cls(
+            tuple(PairRow.from_json(row) for row in raw["rows"]),
+            tuple(raw["questions"]),
+            raw["p_any"],
+            {arm: Estimate.from_json(one) for arm, one in raw["drawn_away"].items()},
+            tuple(raw["notes"]),
+        )
+
 
 def harmful_pairs(
     run: fsf.Run | ArmOutcomes | str | Path,
@@ -215,6 +240,9 @@ def harmful_pairs(
     runs_dir: str | Path | None = None,
 ) -> HarmfulPairs:
     """Return which words hurt which classes, corrected for how many pairs were looked at.
+
+    What was computed for a run is kept in its folder, and used again as long as its outcomes, its
+    words, the options and the code are the same.
 
     Two questions are asked about a class and a word, each judged alone. *Tied*: how much lower the
     accuracy of the class is in tasks whose support ties it to the word than in uniformly drawn
@@ -266,18 +294,81 @@ def harmful_pairs(
     McCaffrey 2002; Smyth 2004; Simes 1986; FewSTAB, Definition 1.
     """
     _check(question, level, least, wrong)
+    if isinstance(run, str | Path):
+        run = fsf.load_run(run, runs_dir)
+    folder = run.folder if isinstance(run, fsf.Run) else None
     models, pool = models_and_pool(run, pool, runs_dir)
     if len(models) > 1:
         raise OptionError(
             f"harmful_pairs is about one model, and these are {len(models)} training seeds: give "
             "one of the runs; breakdown gives accuracies over all seeds"
         )
-    outcomes = models[0]
+    asked = QUESTIONS if question is None else (question,)
+    return _found(models[0], pool, asked, _Limits(level, least, wrong), folder)
+
+
+def kept_pairs(folder: Path, outcomes: ArmOutcomes, pool: ImagePool) -> HarmfulPairs:
+    """Return ``harmful_pairs`` of a run whose outcomes and images have been read already."""
+    limits = _Limits(0.95, LEAST_HARM, MOST_WRONG)
+    return _found(outcomes, pool, QUESTIONS, limits, folder)
+
+
+def _found(
+    outcomes: ArmOutcomes,
+    pool: ImagePool,
+    asked: Sequence[Question],
+    limits: _Limits,
+    folder: Path | None,
+) -> HarmfulPairs:
+    """Return the pairs; those of a run are kept in its folder."""
     words_of(pool)
     for tasks in outcomes.arms.values():
         tasks.verify(pool)
-    limits = _Limits(level, least, wrong)
-    asked = QUESTIONS if question is None else (question,)
+    if folder is None:
+        return _judged(outcomes, pool, asked, limits)
+    identity, file = _identity(outcomes, pool, asked, limits), folder / "words-that-hurt.json"
+    try:
+        kept = json.loads(file.read_bytes())
+        if kept["identity"] == identity and kept["digest"] == _digest(kept["pairs"]):
+            return HarmfulPairs.from_json(kept["pairs"])
+    except (OSError, ValueError, LookupError, TypeError, FsfError):
+        pass  # there is none, or it is damaged
+    found = _judged(outcomes, pool, asked, limits)
+    pairs = found.to_json()
+    text = json.dumps({"identity": identity, "digest": _digest(pairs), "pairs": pairs})
+    with suppress(FsfError):  # of a folder that cannot be written to
+        atomic_write(file, text)
+    return found
+
+
+def _digest(pairs: Mapping[str, Any]) -> str:
+    return digest_of(json.dumps(pairs, sort_keys=True))
+
+
+def _identity(
+    outcomes: ArmOutcomes, pool: ImagePool, asked: Sequence[Question], limits: _Limits
+) -> str:
+    """Return a digest of everything that decides the pairs."""
+    assert pool.attributes is not None
+    versions = fsf.__version__, np.__version__, scipy.__version__
+    words = pool.attributes.fingerprint
+    parts: list[Any] = [_code(), *versions, pool.fingerprint, words, *asked, repr(limits)]
+    for arm, tasks in outcomes.arms.items():
+        drawn = tasks.digest, tasks.attribute, tasks.words, str(tasks.uniform)
+        parts += [arm, *drawn, outcomes[arm].digest]
+    return digest_of(*parts)
+
+
+@functools.cache
+def _code() -> str:
+    """Return a digest of the code of this package."""
+    return digest_of(*(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))))
+
+
+def _judged(
+    outcomes: ArmOutcomes, pool: ImagePool, asked: Sequence[Question], limits: _Limits
+) -> HarmfulPairs:
+    """Return the pairs that were looked at, those to report first."""
     rows: list[PairRow] = []
     p_any: dict[Question, float] = {}
     away: dict[str, Estimate] = {}
@@ -286,10 +377,12 @@ def harmful_pairs(
         judged = [design.judged(limits) for design in designs]
         rows += [row for found, _ in judged for row in found]
         p_any[one] = min([1.0, *(len(judged) * p for _, p in judged)])
-        away |= {arm: of for design in designs for arm, of in design.drawn_away(level).items()}
+        away |= {
+            arm: of for design in designs for arm, of in design.drawn_away(limits.level).items()
+        }
     rows.sort(key=lambda row: (-row.harmful, -row.estimate.value, row.names, row.question))
     notes = _notes(rows, outcomes, (p_any, away), limits)
-    return HarmfulPairs(tuple(rows), asked, p_any, away, notes)
+    return HarmfulPairs(tuple(rows), tuple(asked), p_any, away, notes)
 
 
 def _check(question: Question | None, level: float, least: float, wrong: float) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from fsf_statistics._answers import arms_of, names_told, rank_agreements, sentences
 from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
-from fsf_statistics.task_sets import facts_of, sets_of, tasks_called, tasks_told_apart
+from fsf_statistics.task_sets import facts_of, sets_of, tasks_told_apart
 from fsframework.api.headlines import (
     Headline,
     gap_told,
@@ -25,6 +25,7 @@ from fsframework.errors import DataError
 from fsframework.interfaces import Statistic
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import Interval, IntervalChoice
+from fsframework.statistics.facts import called
 from fsframework.statistics.measures import DEFAULT_STATISTICS
 from fsframework.statistics.results import (
     MethodResult,
@@ -245,7 +246,7 @@ def _headline_of(
     if not any(groups) and left_out:
         raise DataError("nothing can be measured: " + "; ".join(left_out))
     apart = tasks_told_apart([facts_of(group[0]) for group in grouped]) if len(grouped) > 1 else {}
-    places = [tasks_called({k: v[i] for k, v in apart.items()}) for i in range(len(grouped))]
+    places = [called({k: v[i] for k, v in apart.items()}) for i in range(len(grouped))]
     if ranked:
         order = [label for columns in groups if columns for label in _order(columns)]
         labelled = {label: labelled[label] for label in dict.fromkeys([*order, *labelled])}

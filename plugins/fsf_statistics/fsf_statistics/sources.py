@@ -9,6 +9,7 @@ from pathlib import Path
 from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies
 from fsframework.api.results import results_of
 from fsframework.errors import DataError, OptionError, RecordError
+from fsframework.statistics.facts import selects
 from fsframework.statistics.results import MethodResult, joined_over_seeds
 from fsframework.values import AccuracyOutcomes
 
@@ -75,7 +76,8 @@ def _holds_runs(folder: Path) -> bool:
 
 def _labelled(source: str) -> tuple[str | None, Path]:
     label, equals, rest = source.partition("=")
-    if not (equals and label and "/" not in label) or Path(source).exists():
+    named = equals and label and "/" not in label and not selects(source)
+    if not named or Path(source).exists():
         label, rest = "", source
     if not rest.strip():
         raise RecordError(f"{source!r}: names no run, folder or file")

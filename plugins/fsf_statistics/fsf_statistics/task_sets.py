@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fsframework.statistics.facts import told_apart
 from fsframework.statistics.results import MethodResult, grouped_by_tasks
 
-__all__ = ["facts_of", "options_of_tasks", "sets_of", "tasks_called", "tasks_told_apart"]
+__all__ = ["facts_of", "options_of_tasks", "sets_of", "tasks_told_apart"]
 
 _ALWAYS = ("data", "tasks")
-_RESERVED = (*_ALWAYS, "count", "method", "seeds", "set")
-"""Names of columns that are no options."""
-
 _MAKE_TASKS = ("dataset", "detector", "sampler")
 _SET_TASKS = (
     "task_seed", "split", "attributes", "min_count", "drop_words", "drop_class_words",
@@ -102,45 +99,5 @@ def tasks_told_apart(facts: Sequence[Mapping[str, str]]) -> dict[str, list[str]]
     >>> tasks_told_apart([{"data": "planted", "dataset.strength": s} for s in ("0.2", "0.8")])
     {'strength': ['0.2', '0.8']}
     """
-    told = {name: [one.get(name, "") for one in facts] for name in (*_ALWAYS, "count")}
-    told |= _varied([{k: v for k, v in one.items() if k not in told} for one in facts])
-    told["set"] = [str(number) for number in range(1, len(facts) + 1)]
-    found: dict[str, list[str]] = {}
-    sorts = 1
-    for name, values in told.items():
-        finer = len(set(zip(*found.values(), values, strict=True)))
-        if finer > sorts or (name in _ALWAYS and len(set(values)) > 1):
-            found[name], sorts = values, finer
-    return found
-
-
-def tasks_called(told: Mapping[str, str]) -> str:
-    """Return what tells a set of tasks from others in a few words.
-
-    Args:
-        told: its values by name, as ``tasks_told_apart`` gives them.
-
-    >>> tasks_called({"data": "planted", "count": "600", "strength": "0.2"})
-    'planted, 600 tasks, strength 0.2'
-    """
-    return ", ".join(
-        value if name in _ALWAYS else f"{value} tasks" if name == "count" else f"{name} {value}"
-        for name, value in told.items()
-        if value
-    )
-
-
-def _varied(options: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    """Return the options that vary, by their last name where only one has it."""
-    keys = dict.fromkeys(key for one in options for key in one)
-    varied = [key for key in keys if len({one.get(key, "") for one in options}) > 1]
-    # Which component it is says less than the option in which it differs.
-    varied = [key for key in varied if not any(one.startswith(f"{key}.") for one in varied)]
-    last = Counter(key.rpartition(".")[2] for key in varied)
-    short = {key: key.rpartition(".")[2] for key in varied}
-    return {
-        key if last[short[key]] > 1 or short[key] in _RESERVED else short[key]: [
-            one.get(key, "") for one in options
-        ]
-        for key in varied
-    }
+    numbered = [{**one, "set": str(number)} for number, one in enumerate(facts, start=1)]
+    return told_apart(numbered, _ALWAYS)

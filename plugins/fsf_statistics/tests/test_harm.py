@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fsf_statistics import HarmfulPairs, harmful_pairs
+from fsf_statistics import HarmfulPairs, harmful_pairs, kept_pairs
 from fsframework.errors import DataError, OptionError
 from fsframework.values import (
     ArmOutcomes,
@@ -319,3 +320,15 @@ def test_options_are_checked() -> None:
     bare = ImagePool(POOL.keys, POOL.labels, POOL.class_names)
     with pytest.raises(DataError, match="have no words"):
         harmful_pairs(HARM, pool=bare)
+
+
+def test_what_was_computed_for_a_run_is_kept_with_it(tmp_path: Path) -> None:
+    first = kept_pairs(tmp_path, HARM, POOL)
+    assert first == harmful_pairs(HARM, pool=POOL)
+    [file] = tmp_path.iterdir()
+    kept = file.stat().st_mtime_ns
+    assert kept_pairs(tmp_path, HARM, POOL) == first
+    assert file.stat().st_mtime_ns == kept
+    file.write_text(file.read_text().replace('"harmful": true', '"harmful": false'))
+    assert kept_pairs(tmp_path, HARM, POOL) == first, "a damaged file is not used"
+    assert kept_pairs(tmp_path, answered(POOL, ARMS, 7), POOL) != first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -69,6 +69,11 @@ class Timm(Backbone):
     argument: ClassVar[str] = "model"
     catalogue: ClassVar[str] = "timm"
     reads: ClassVar[tuple[str, ...]] = ("weights",)
+
+    @classmethod
+    def installed(cls) -> Sequence[str]:
+        """Return the models whose weights come as a package, the smallest first."""
+        return [name.partition(".")[0] for name in PACKAGES if installed(name) is not None]
 
     def __init__(  # noqa: PLR0913 - its parameters are the options
         self,

@@ -20,7 +20,7 @@ __all__ = ["STAGES", "CacheSize", "CleanedCache", "cache_size", "clean_cache"]
 
 STAGES = (
     *("images", "detections", "attributes", "features", "similarity", "tasks", "training"),
-    *("outcomes", "shared"),
+    *("outcomes", "shared", "plugins"),
 )
 """Folders of the cache whose contents runs share."""
 

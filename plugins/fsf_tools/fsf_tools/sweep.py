@@ -20,8 +20,8 @@ from fsframework.cli.options import (
 from fsframework.errors import FsfError
 
 if TYPE_CHECKING:
-    from fsframework.api.sweeping import Finished
-    from fsframework.api.sweeps import Sweep
+    from fsf_tools.sweeping import Finished
+    from fsf_tools.sweeps import Sweep
 
 __all__ = ["sweep"]
 
@@ -78,7 +78,7 @@ def sweep(
     if dry_run:
         _print_listed(planned.name, planned.listed(), as_json)
         return
-    from fsframework.api.sweeping import Finished
+    from fsf_tools.sweeping import Finished
 
     found = Finished(planned.name, tuple(planned.run()))
     if as_json:
@@ -94,8 +94,8 @@ def sweep(
 
 def _planned(context: click.Context, name: str | None) -> Sweep:
     """Return the sweep that the options of the command describe."""
-    from fsframework.api.grids import split_values
-    from fsframework.api.sweeping import plan_sweep
+    from fsf_tools.grids import split_values
+    from fsf_tools.sweeping import plan_sweep
 
     given = context.params
     axes: dict[str, list[Any]] = {}
@@ -164,6 +164,6 @@ def sweep_status(context: click.Context, /, name: str, as_json: bool, **_: Any) 
 
     NAME is the name of the sweep, which it prints at its end.
     """
-    from fsframework.api.sweeps import listed_sweep
+    from fsf_tools.sweeps import listed_sweep
 
     _print_listed(name, listed_sweep(name, session_of(context)), as_json)

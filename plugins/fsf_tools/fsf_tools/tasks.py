@@ -17,7 +17,8 @@ from fsframework.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.values import ImagePool, TaskSet
+    from fsframework.api.opened import OpenedImages
+    from fsframework.values import TaskSet
 
 __all__ = ["tasks"]
 
@@ -44,7 +45,20 @@ def tasks() -> None:
 
 @tasks.command("make")
 @click.argument("file", type=_FILE)
-@shared("sampler", "arm", "dataset", *WORDS, "split", "way", "shot", "queries", "tasks", "seed")
+@shared(
+    "sampler",
+    "arm",
+    "dataset",
+    "method",
+    "backbone",
+    *WORDS,
+    "split",
+    "way",
+    "shot",
+    "queries",
+    "tasks",
+    "seed",
+)
 @shared(*CONFIGURATION, "cache-dir", "force", "json")
 @click.pass_context
 def make(
@@ -58,8 +72,9 @@ def make(
 ) -> None:
     """Draw tasks and write them to FILE.
 
-    The tasks are those that fsf run evaluates with the same options. Only labels
-    and words are needed, unless a detector finds the words in the images.
+    The tasks are those that fsf run evaluates with the same options; --method and
+    --backbone say whether a model is trained on a part of the images. Only labels and
+    words are needed, unless a detector finds the words in the images.
     """
     from fsframework.api.opened import draw_tasks
 
@@ -67,12 +82,14 @@ def make(
     arms, images = draw_tasks(*experiment_of(context))
     drawn = arms.of(arm)
     drawn.save(file)
-    _print_summary(file, drawn, images.pool, as_json)
+    _print_summary(file, drawn, images, as_json)
 
 
-def _summary(file: Path, tasks: TaskSet, pool: ImagePool) -> dict[str, Any]:
+def _summary(file: Path, tasks: TaskSet, images: OpenedImages) -> dict[str, Any]:
     return {
         "file": str(file),
+        "split": images.split,
+        "reasons": list(images.reasons),
         "tasks": len(tasks),
         "arm": tasks.arm or None,
         "placebo": tasks.placebo,
@@ -83,23 +100,23 @@ def _summary(file: Path, tasks: TaskSet, pool: ImagePool) -> dict[str, Any]:
         "options": dict(tasks.options),
         "seed": tasks.seed,
         "distinct_images": tasks.n_images,
-        "images_left_over": len(pool) - tasks.n_images,
+        "images_left_over": len(images.pool) - tasks.n_images,
         "scope": "closed" if tasks.reuses_images else "open",
         "relaxed_share": round(float(tasks.relaxed.mean()), 4) if len(tasks) else 0.0,
         "digest": tasks.digest,
     }
 
 
-def _print_summary(file: Path, tasks: TaskSet, pool: ImagePool, as_json: bool) -> None:
+def _print_summary(file: Path, tasks: TaskSet, images: OpenedImages, as_json: bool) -> None:
     from fsframework.cli import render
 
-    summary = _summary(file, tasks, pool)
+    summary = _summary(file, tasks, images)
     if as_json:
         render.print_json(summary)
         return
     click.echo(
         f"{file}: {tasks.described()}; drawn by {tasks.sampler} with seed {tasks.seed}, "
-        f"{summary['images_left_over']:,} of {len(pool):,} images left over, intervals "
+        f"{summary['images_left_over']:,} of {len(images.pool):,} images left over, intervals "
         f"{summary['scope']}, {100 * summary['relaxed_share']:.1f} % of classes relaxed; "
         f"digest {tasks.digest[:12]}"
     )
@@ -121,7 +138,7 @@ def verify(
     from fsframework.api.opened import open_tasks
 
     tasks, images = open_tasks(*experiment_of(context), file)
-    _print_summary(file, tasks, images.pool, as_json)
+    _print_summary(file, tasks, images, as_json)
 
 
 @tasks.command("export")

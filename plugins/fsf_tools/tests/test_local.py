@@ -115,7 +115,9 @@ def die_of(status: int) -> int:
 
 
 def test_the_reason_of_a_death_is_told(tmp_path: Path) -> None:
-    found = dict(Local(processes=1).map(die_of, [-9, 3, 0], name="t", logs=tmp_path))
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    found = dict(Local(processes=1).map(die_of, [-9, 3, 0], name="t", logs=logs))
     assert found.pop(2) == 0
     assert [end.reason for end in found.values()] == [
         "killed by SIGKILL (perhaps out of memory)",
@@ -123,7 +125,7 @@ def test_the_reason_of_a_death_is_told(tmp_path: Path) -> None:
     ]
     assert {end.place for end in found.values()} == {os.uname().nodename}
     assert all(isinstance(end, WorkerDied) for end in found.values())
-    assert [*tmp_path.iterdir()] == [], "a log without output is removed"
+    assert [*logs.iterdir()] == [], "a log without output is removed"
 
 
 @pytest.mark.parametrize("option", ["processes", "threads"])

@@ -173,11 +173,13 @@ def _gradients(
     g: Tensor, x: Tensor, weight: Tensor, shape: Sequence[Any], mask: tuple[bool, bool, bool]
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     stride, padding, dilation, groups = shape
-    of_x, of_weight, of_bias = torch.ops.aten.convolution_backward(
-        _like(g, x), x, weight, [len(weight)], stride, padding, dilation, False, [0, 0], groups,
-        mask,
+    g = _like(g, x)
+    # On a CPU, a sum of its own takes a fifth of what the bias adds to the weights' gradient.
+    of_x, of_weight, _ = torch.ops.aten.convolution_backward(
+        g, x, weight, None, stride, padding, dilation, False, [0, 0], groups,
+        (*mask[:2], False),
     )  # fmt: skip
-    return of_x, of_weight, of_bias
+    return of_x, of_weight, g.sum((0, 2, 3)) if mask[2] else None
 
 
 def _like(g: Tensor, x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import fsframework as fsf
 from fsf_reports.interfaces import ReportedRun, ReportedRuns
 from fsf_reports.values import Entry, Quantity, TableDeclaration
 from fsf_statistics import ComparedHeadline
+from fsframework.statistics.facts import called
 
 __all__ = [
     "estimates_of",
@@ -71,7 +72,7 @@ def which_tasks(number: int, groups: Sequence[ReportedRuns]) -> str:
         for name, values in told.items()
         if name not in ("data", "tasks", "set")
     }
-    return fsf_statistics.tasks_called(options) or f"tasks {number}"
+    return called(options) or f"tasks {number}"
 
 
 def _facts(run: ReportedRun) -> dict[str, str]:
@@ -79,7 +80,15 @@ def _facts(run: ReportedRun) -> dict[str, str]:
     components = {role: (part["name"], part["options"]) for role, part in parts.items()}
     found = fsf_statistics.options_of_tasks(components, run.record.get("settings", {}))
     count = max((len(one) for one in (run.outcomes or {}).values()), default=0)
-    return {"data": run.data.name if run.data is not None else "", "count": f"{count:,}", **found}
+    shape = (
+        {} if run.arms is None else {"way": run.arms.tested.n_way, "shot": run.arms.tested.n_shot}
+    )
+    return {
+        "data": run.data.name if run.data is not None else "",
+        **{name: str(value) for name, value in shape.items()},
+        "count": f"{count:,}",
+        **found,
+    }
 
 
 def gap_name(runs: ReportedRuns) -> str | None:

@@ -51,10 +51,7 @@ class HarmfulPairs(Section):
             return
         if lacking:
             yield Text((f"Without words, and so left out: {', '.join(lacking)}.",), "caution")
-        found = [
-            (n, run, fsf_statistics.harmful_pairs(run.outcomes, pool=run.data.pool))  # type: ignore[union-attr,arg-type]
-            for n, run in asked
-        ]
+        found = [(n, run, _pairs_of(run)) for n, run in asked]
         yield Text(
             (
                 "A pair of a class and a word is reported if the word costs the class at least "
@@ -65,6 +62,12 @@ class HarmfulPairs(Section):
         )
         for question in _QUESTIONS:
             yield from _answered(question, found)
+
+
+def _pairs_of(run: ReportedRun) -> fsf_statistics.HarmfulPairs:
+    assert run.outcomes is not None
+    assert run.data is not None
+    return fsf_statistics.kept_pairs(run.folder, run.outcomes, run.data.pool)
 
 
 def _has_words(run: ReportedRun) -> bool:

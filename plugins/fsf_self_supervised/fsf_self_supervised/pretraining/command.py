@@ -30,15 +30,18 @@ __all__ = ["pretrain"]
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 @shared("method", "dataset", "backbone", "device", "training-seed", "recipe", "init-from")
 @shared("image-size", "decoding", "broken", "workers", "offline")
-@shared(*CONFIGURATION, "cache-dir", "json")
+@shared(*CONFIGURATION, "cache-dir", "dry-run", "json")
 @click.pass_context
-def pretrain(context: click.Context, /, output: Path, force: bool, as_json: bool, **_: Any) -> None:
+def pretrain(
+    context: click.Context, /, output: Path, force: bool, dry_run: bool, as_json: bool, **_: Any
+) -> None:
     """Train a backbone with a method and write its weights.
 
     No tasks are drawn: the data set needs only training images, and no labels if
     the method learns without, as simclr, moco, unisiam, psco and beclr do. With
     -o dataset.labels=none every image of a folder is a training image, wherever it
-    is. An interrupted command resumes when it is run again.
+    is. An interrupted command resumes when it is run again. With --dry-run it prints
+    every option with its origin.
 
     The file is given to --init-from; the backbone must then be the same. With
     --recipe none and -o training.epochs=0 its weights stay as they are; otherwise
@@ -54,7 +57,11 @@ def pretrain(context: click.Context, /, output: Path, force: bool, as_json: bool
     from fsframework.cli import render
 
     check_output(output, ".safetensors", force=force)
-    made = pretrain_experiment(*experiment_of(context), output)
+    experiment, session = experiment_of(context)
+    if dry_run:
+        render.print_options(experiment.options, experiment.origins, as_json=as_json)
+        return
+    made = pretrain_experiment(experiment, session, output)
     losses = [row.loss for row in made.history]
     if as_json:
         render.print_json(

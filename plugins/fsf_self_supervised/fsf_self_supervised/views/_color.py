@@ -39,9 +39,9 @@ def jittered(images: Tensor, most: tuple[float, float, float, float], p: float) 
     change = change * chosen
     factors, turns = (1 + change[:3]).clamp(min=0), change[3]
     matrix, share = _maps(*factors, turns)
-    matrix, share = matrix.to(images.device), share.to(images.device)
+    matrix, share = (part.to(images.device, non_blocking=True) for part in (matrix, share))
     # What contrast adds is grey, which the later changes leave as it is.
-    grey = images.new_tensor(_TO_YIQ[0])
+    grey = torch.stack([images.new_full((), weight) for weight in _TO_YIQ[0]])
     mean = images.mean(dim=(2, 3)) @ grey
     mixed = matrix @ images.flatten(2) + (share * mean)[:, None, None]
     return mixed.clamp(0, 1).reshape(images.shape)

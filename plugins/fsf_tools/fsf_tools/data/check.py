@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ _WORDLESS = "random"
 
 
 @command("check")
-@shared("dataset", "attributes")
+@shared("dataset", "attributes", "method", "backbone")
 @click.option("--skip-images", is_flag=True, help="Do not open the images.")
 @shared(*CONFIGURATION, "cache-dir", "json")
 @click.pass_context
@@ -40,8 +41,9 @@ def check(
 
     Counts classes and images and looks for unreadable images, empty classes, keys that
     appear twice and classes in two splits. With --attributes, compares the keys of the
-    words with those of the images. Suggests a command to run on the data. Exit code 1 if
-    there is a problem.
+    words with those of the images. Prints the command that works on the data, with
+    a pretrained network if weights are installed, and the tasks that it draws. Exit
+    code 1 if there is a problem.
 
     \b
     Examples:
@@ -76,10 +78,11 @@ def check(
     problems = (*report.problems, *([advice.problem] if advice.problem else []))
     if as_json:
         found = {**report.to_json(), "problems": list(problems), "notes": list(advice.notes)}
+        found["tasks"] = advice.tasks or None
         told = None if words is None else words.to_json()
         render.print_json({**found, "words": told, "usage": usage})
     else:
-        _print(report, words, problems, advice.notes)
+        _print(report, words, problems, advice)
         if usage is not None:
             click.echo(f"use it: {usage}")
     if problems:
@@ -92,40 +95,55 @@ class _Advice:
 
     Args:
         works: arguments needed in addition to those given; ``None`` if nothing works.
+        tasks: those that a run with these arguments draws.
         notes: what a reader of the numbers must know.
         problem: why nothing works.
     """
 
     works: Mapping[str, Any] | None
+    tasks: str = ""
     notes: tuple[str, ...] = ()
     problem: str = ""
 
 
 _UNTRAINED = "training.epochs"
-_SIMPLER: tuple[Mapping[str, Any], ...] = tuple(
-    {**sampler, **untrained, **shot}
-    for sampler, untrained, shot in itertools.product(
-        ({}, {"sampler": _WORDLESS}), ({}, {_UNTRAINED: 0}), ({}, {"shot": 1})
-    )
-)
-"""Arguments that ask less of the data, in the order tried."""
+
+
+def _simpler(tree: Mapping[str, Any], session: Session) -> Iterator[dict[str, Any]]:
+    """Yield arguments that ask ever less of the data, the best first."""
+    pretrained = {} if {"method", "backbone", "model"} & {*tree} else _pretrained(session)
+    models = [*([pretrained] if pretrained else []), {}, {_UNTRAINED: 0}]
+    for sampler, model, shot in itertools.product(
+        ({}, {"sampler": _WORDLESS}), models, ({}, {"shot": 1})
+    ):
+        yield {**model, **sampler, **shot}
+
+
+def _pretrained(session: Session) -> dict[str, Any]:
+    """Return the arguments of a network whose weights are installed; empty if there is none."""
+    for name in session.registry.names("backbone"):
+        with suppress(FsfError):
+            for model in session.registry.load("backbone", name).installed():
+                return {"backbone": f"{name}:{model}", "method": "ncc"}
+    return {}
 
 
 def _advice(tree: Mapping[str, Any], session: Session, needed: Mapping[str, Any]) -> _Advice:
-    """Return the first arguments that work, and why the usual ones do not."""
+    """Return the first arguments that work, and why those before them do not."""
     from fsframework.api.experiments import Description, resolved
 
     first = ""
-    for simpler in _SIMPLER:
-        arguments = {**needed, **simpler}
+    for simpler in _simpler(tree, session):
+        arguments = {**simpler, **needed}
         if _UNTRAINED in arguments:
             arguments["training"] = {"epochs": arguments.pop(_UNTRAINED)}
         try:
-            notes = Description(resolved(tree, session, **arguments), session).check()
+            tasks, notes = Description(resolved(tree, session, **arguments), session).tasks()
         except FsfError as error:
             first = first or str(error)
         else:
-            return _Advice(simpler, (first, *notes) if first else notes)
+            simple = f"larger tasks are not possible: {first}"
+            return _Advice(simpler, tasks, (simple, *notes) if first else notes)
     return _Advice(None, problem=first)
 
 
@@ -133,7 +151,7 @@ def _command(context: click.Context, needed: Mapping[str, Any]) -> str:
     """Return the command that runs on the data, with all options that select them."""
     given = context.params
     words = ["fsf", "run"]
-    named = ["dataset", "attributes"]
+    named = ["dataset", "attributes", "method", "backbone"]
     if context.get_parameter_source("config") is ParameterSource.COMMANDLINE:
         named += ["config", *(["allow_code"] if given["allow_code"] else [])]
     words += [option_of(name, given[name]) for name in named if given[name] is not None]
@@ -143,7 +161,7 @@ def _command(context: click.Context, needed: Mapping[str, Any]) -> str:
 
 
 def _print(
-    report: DataReport, words: WordsReport | None, problems: Sequence[str], notes: Sequence[str]
+    report: DataReport, words: WordsReport | None, problems: Sequence[str], advice: _Advice
 ) -> None:
     from fsframework.cli import render
 
@@ -159,5 +177,7 @@ def _print(
         click.echo(f"problem: {problem}")
     if not problems:
         click.echo("no problem found")
-    for note in notes:
+    if advice.tasks:
+        click.echo(advice.tasks)
+    for note in advice.notes:
         click.echo(f"note: {note}")

@@ -12,7 +12,7 @@ __all__ = ["stats"]
 
 
 @command()
-@shared("dataset", *WORDS, "split", "way", "shot", "queries")
+@shared("dataset", "method", "backbone", *WORDS, "split", "way", "shot", "queries")
 @click.option(
     "--most",
     type=click.IntRange(min=0),
@@ -34,7 +34,8 @@ def stats(
 
     Prints the counts of FewSTAB's Table 2, the most common spurious pairs of class
     and word, and the classes that cannot form attribute-biased tasks of --shot
-    and --queries, with the reason.
+    and --queries, with the reason. Split, ways and queries that are not given are
+    those of the tasks that fsf run draws with the same options.
 
     \b
     Example:
@@ -42,19 +43,30 @@ def stats(
     """
     from fsf_tools.attributes.cli._views import print_statistics
     from fsf_tools.attributes.statistics import attribute_statistics
-    from fsframework.api.opened import open_images
+    from fsframework.api.opened import OpenedImages, draw_tasks, open_images
     from fsframework.cli import render
+    from fsframework.errors import InfeasibleTask
 
     experiment, session = experiment_of(context)
-    sampler = experiment.sampler.create()
+    try:
+        arms, drawn = draw_tasks(experiment, session)
+        shape: Any = arms.tested
+        images: OpenedImages | None = drawn
+        reasons = drawn.reasons
+    except InfeasibleTask as error:
+        shape, images, reasons = experiment.sampler.create(), None, (str(error),)
+        session.reporter.note(str(error))
+    if images is None or images.pool.attributes is None:
+        images = open_images(experiment, session)
     found = attribute_statistics(
-        open_images(experiment, session).pool,
-        n_way=sampler.n_way,
-        n_shot=sampler.n_shot,
-        n_query=sampler.n_query,
+        images.pool,
+        n_way=shape.n_way,
+        n_shot=shape.n_shot,
+        n_query=shape.n_query,
         most=most,
     )
     if as_json:
-        render.print_json(found.to_json())
+        render.print_json({"split": images.split, "reasons": list(reasons), **found.to_json()})
     else:
+        print(f"split {images.split}: ", end="")
         print_statistics(found)

@@ -6,15 +6,13 @@ import itertools
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fsframework.components.kinds import kind_of
-from fsframework.components.options import plain_tree
-from fsframework.engine.options import given_tree
+from fsframework.api.components import kind_of, plain_tree
+from fsframework.api.experiments import given_tree
 from fsframework.errors import OptionError, argument, close_matches
 
 __all__ = [
@@ -24,7 +22,6 @@ __all__ = [
     "check_conditions",
     "combinations_of",
     "read_overrides",
-    "read_seeds",
     "shown",
     "split_values",
 ]
@@ -51,38 +48,6 @@ def split_values(text: str) -> list[str]:
     if not all(values):
         raise OptionError(f"{text!r}: a value between commas is empty")
     return values
-
-
-def read_seeds(given: Any) -> tuple[int, ...]:
-    """Return a list of seeds, each once.
-
-    Args:
-        given: numbers, and texts with numbers and ranges; one or several.
-
-    Raises:
-        OptionError: one is not a number, a range is empty, or a seed appears twice.
-
-    >>> read_seeds("0-2,7"), read_seeds(range(3))
-    ((0, 1, 2, 7), (0, 1, 2))
-    """
-    several = [given] if isinstance(given, (int, str)) else list(given)
-    called, found = argument("seeds", given), list[int]()
-    for part in split_values(",".join(map(str, several))) if several else ():
-        match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part)
-        if match is None:
-            raise OptionError(
-                f"{called}: {part!r} is neither a whole number from 0 nor a range such as 0-9"
-            )
-        first, last = int(match[1]), int(match[2] or match[1])
-        if not 0 <= last - first < _MOST_EXPERIMENTS:
-            raise OptionError(
-                f"{called}: the range {part} must have 1 to {_MOST_EXPERIMENTS:,} seeds"
-            )
-        found += range(first, last + 1)
-    for seed, times in Counter(found).items():
-        if times > 1:
-            raise OptionError(f"{called}: {seed} appears {times} times")
-    return tuple(found)
 
 
 def axes_of_table(table: Any) -> dict[str, list[Any]]:

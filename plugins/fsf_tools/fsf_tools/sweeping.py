@@ -8,23 +8,29 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.components import plain_tree
-from fsframework.api.experiments import given_tree, tree_of_call
-from fsframework.api.grids import (
+from fsf_tools.grids import (
     Axes,
     axes_of_table,
     check_conditions,
     combinations_of,
     read_overrides,
-    read_seeds,
     shown,
+)
+from fsf_tools.sweeps import Result, Sweep, check_options, planned_over, sweep_of
+from fsframework.api.components import plain_tree
+from fsframework.api.experiments import (
+    ARGUMENTS,
+    LISTS,
+    SEEDS,
+    check_keys,
+    given_tree,
+    read_seeds,
+    tree_of_call,
 )
 from fsframework.api.headlines import headline_of_run
 from fsframework.api.launchers import without_launcher
 from fsframework.api.running import Run, Runs
 from fsframework.api.session import Session, open_session
-from fsframework.api.sweeps import Result, Sweep, check_options, planned_over, sweep_of
-from fsframework.engine.options import ARGUMENTS, LISTS, SEEDS, check_keys
 from fsframework.errors import OptionError, argument
 from fsframework.values import html_table, text_table
 

@@ -1,0 +1,215 @@
+"""What tells runs from each other: labels, panels, and runs selected by what they are."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fsframework.errors import OptionError, RecordError, close_matches
+from fsframework.records import RunRecord
+from fsframework.values import text_table
+
+__all__ = ["called", "facts_of", "labelled", "select_run", "selects", "told_apart"]
+
+_NO_FACTS = ("broken", "device", "interval", "level", "offline", "tensorboard", "tasks")
+"""Settings that no outcome depends on, or that the tasks say better."""
+
+_LEADING = (
+    "method", "dataset", "backbone", "way", "shot", "queries", "count", "recipe", "sampler",
+    "detector",
+)  # fmt: skip
+
+_PLAIN = (
+    "data",
+    "dataset",
+    "backbone",
+    "method",
+    "detector",
+    "sampler",
+    "recipe",
+    "tasks",
+    "run",
+    "folder",
+)
+"""Facts whose value says enough."""
+
+
+def facts_of(record: RunRecord) -> dict[str, str]:
+    """Return what may tell a run from others, by name, the most telling facts first.
+
+    ``method``, ``dataset``, ``backbone``, ``way``, ``shot``, ``queries``, ``count`` (tasks per
+    arm), ``recipe``, ``sampler``, ``detector``; the options of all components, such as
+    ``dataset.strength``; the settings, such as ``task_seed``; the options of training, such as
+    ``training.epochs``, separated by ``;`` where there are several stages.
+    """
+    shown = {role: one.called for role, one in record.components.items()}
+    found: dict[str, Any] = {role: shown.pop(role, None) for role in ("method", "dataset")}
+    if record.imported is not None and not found["method"]:
+        found |= {"method": record.imported.method, "dataset": record.data.name}
+    found["backbone"] = shown.pop("backbone", None)
+    if (tested := record.tested) is not None:
+        found |= {"way": tested.n_way, "shot": tested.n_shot, "queries": tested.n_query}
+        found["count"] = tested.n_tasks
+    found |= {"recipe": record.settings.get("recipe"), **shown}
+    for role in ("method", "dataset", "sampler", "detector", "backbone"):
+        if role in record.components:
+            options = record.components[role].options
+            found |= {f"{role}.{name}": value for name, value in options.items()}
+    found |= {name: v for name, v in record.settings.items() if name not in _NO_FACTS}
+    for name in dict.fromkeys(name for stage in record.stages for name in stage.options):
+        values = [_text(stage.options.get(name)) for stage in record.stages]
+        found[f"training.{name}"] = ";".join(values)
+    return {name: _text(value) for name, value in found.items()}
+
+
+def told_apart(
+    facts: Sequence[Mapping[str, str]], always: Sequence[str] = ()
+) -> dict[str, list[str]]:
+    """Return what tells things from each other: by name, a value for each of them.
+
+    Only facts that vary, and only if they tell apart what is still equal. An option is called by
+    its last name where no other varying option has it.
+
+    Args:
+        facts: of each thing, at least one, the most telling first.
+        always: names of facts that are told wherever they vary.
+
+    >>> told_apart([{"data": "planted", "dataset.strength": s} for s in ("0.2", "0.8")])
+    {'strength': ['0.2', '0.8']}
+    """
+    found: dict[str, list[str]] = {}
+    sorts = 1
+    for name, values in _varied(facts).items():
+        finer = len(set(zip(*found.values(), values, strict=True)))
+        if finer > sorts or name in always:
+            found[name], sorts = values, finer
+    return found
+
+
+def called(told: Mapping[str, str]) -> str:
+    """Return facts about one thing in a few words.
+
+    >>> called({"data": "planted", "shot": "1", "count": "600", "strength": "0.2"})
+    'planted, 1-shot, 600 tasks, strength 0.2'
+    """
+    return ", ".join(_said(name, value) for name, value in told.items() if value)
+
+
+def labelled(labels: Sequence[str], facts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return labels, equal ones each with the facts that tell it from the others.
+
+    >>> labelled(["ncc", "ncc", "knn"], [{"shot": "1"}, {"shot": "5"}, {"shot": "1"}])
+    ['ncc 1-shot', 'ncc 5-shot', 'knn']
+    """
+    found = list(labels)
+    for label in set(labels):
+        places = [place for place, one in enumerate(labels) if one == label]
+        told = told_apart([facts[place] for place in places])
+        for at, place in enumerate(places):
+            own = called({name: values[at] for name, values in told.items()})
+            found[place] = f"{label} {own}".strip()
+    return found
+
+
+def selects(text: str) -> bool:
+    """Return whether a text selects a run, rather than being a name or ``LABEL=SOURCE``.
+
+    >>> selects("method=ncc,shot=5"), selects("dataset.strength=0.2"), selects("mine=runs/a")
+    (True, True, False)
+    """
+    name, equals, _ = text.partition("=")
+    return bool(equals) and (name.strip() in _LEADING or "." in name)
+
+
+def select_run(selector: str, records: Mapping[str, RunRecord], place: str) -> str:
+    """Return the name of the one run that a selector describes.
+
+    Args:
+        selector: facts separated by commas, such as ``method=ncc,shot=5``; names as in
+            ``facts_of``, of options also their last names.
+        records: by name of the run.
+        place: where the runs are, for messages.
+
+    Raises:
+        OptionError: a part is not ``NAME=VALUE``, or no run has such a fact.
+        RecordError: no run matches, or several; the message is a table of what differs.
+    """
+    facts = {name: facts_of(record) for name, record in records.items()}
+    known = list(dict.fromkeys(fact for one in facts.values() for fact in one))
+    left = dict(facts)
+    for part in selector.split(","):
+        asked, equals, value = (text.strip() for text in part.partition("="))
+        if not equals:
+            raise OptionError(f"{selector!r}: {part!r} must be NAME=VALUE, such as method=renet")
+        names = _named(asked, known)
+        if facts and not names:
+            near = close_matches(asked, [*known, *(one.rpartition(".")[2] for one in known)])
+            raise OptionError(f"{selector!r}: no run in {place} has {asked!r}{near}")
+        values = sorted({one.get(name, "") for one in left.values() for name in names} - {""})
+        left = {
+            run: one
+            for run, one in left.items()
+            if any(_equal(one.get(name, ""), value) for name in names)
+        }
+        if not left:
+            there = f"; {asked} is {' or '.join(values[:8])}" if values else ""
+            raise RecordError(f"no run in {place} matches {selector!r}{there}; see fsf runs list")
+    if len(left) == 1:
+        return next(iter(left))
+    told = told_apart(list(left.values()), _LEADING)
+    rows = [[run, *(values[at] for values in told.values())] for at, run in enumerate(left)]
+    raise RecordError(
+        f"{selector!r} matches {len(left)} runs, which differ in {', '.join(told)}",
+        picture=text_table(["run", *told], rows),
+    )
+
+
+def _named(asked: str, known: Iterable[str]) -> list[str]:
+    name = asked.replace("-", "_")
+    return [one for one in known if name in (one, one.rpartition(".")[2])]
+
+
+def _equal(value: str, asked: str) -> bool:
+    """Return whether a value is the asked one; of numbers the values count, not their spelling."""
+    try:
+        return float(value) == float(asked)
+    except ValueError:
+        return value.lower() == asked.lower()
+
+
+def _said(name: str, value: str) -> str:
+    if name in _PLAIN:
+        return value
+    if name in ("way", "shot"):
+        return f"{value}-{name}"
+    if name == "training_seed":
+        return f"seed {value}"
+    return f"{value} tasks" if name == "count" else f"{name.replace('_', ' ')} {value}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping) and "name" in value:
+        return str(value["name"])
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, default=str)
+
+
+def _varied(facts: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Return the facts that vary, an option by its last name where only one has it."""
+    keys = dict.fromkeys(key for one in facts for key in one)
+    varied = [key for key in keys if len({one.get(key, "") for one in facts}) > 1]
+    # Options that only one of two components has follow from which component it is.
+    varied = [
+        key
+        for key in varied
+        if key.partition(".")[0] not in varied or all(key in one for one in facts) or "." not in key
+    ]
+    last = Counter(key.rpartition(".")[2] for key in varied)
+    short = {key: key.rpartition(".")[2] for key in varied}
+    return {
+        key if last[short[key]] > 1 else short[key]: [one.get(key, "") for one in facts]
+        for key in varied
+    }

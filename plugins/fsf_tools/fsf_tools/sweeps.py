@@ -1,0 +1,295 @@
+"""Sweeps: many experiments, each run once, by this process or by the workers of a launcher."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fsframework.api.components import canonical
+from fsframework.api.experiments import Experiment, merged, resolved
+from fsframework.api.models import resolve_device
+from fsframework.api.running import Run, load_run
+from fsframework.api.session import Session
+from fsframework.api.sweeps import (
+    Ended,
+    Item,
+    SweepFolder,
+    digest_of,
+    group_of,
+    key_of_experiment,
+    run_items,
+)
+from fsframework.errors import FsfError, OptionError, argument
+from fsframework.interfaces.launcher import Launcher
+
+__all__ = [
+    "Planned",
+    "Result",
+    "Sweep",
+    "check_options",
+    "listed_sweep",
+    "planned_over",
+    "sweep_of",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """An experiment that is resolved if it can be.
+
+    Args:
+        name: for messages.
+        about: what the caller knows of it besides.
+        tree: its options, a tree of ``Given``.
+        resolved: with every option, ``None`` if it cannot be resolved; ``error`` says why.
+    """
+
+    name: str
+    about: Any
+    tree: Mapping[str, Any] = field(default_factory=dict)
+    resolved: Experiment | None = None
+    error: FsfError | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be resolved, in one line; empty if it can."""
+        return _in_a_line(self.error) if self.error else ""
+
+
+def _in_a_line(error: FsfError) -> str:
+    return " ".join(str(error).split())
+
+
+def planned_over(
+    name: str, about: Any, layers: Sequence[Mapping[str, Any]], session: Session
+) -> Planned:
+    """Return a planned experiment from several trees of options; earlier ones take precedence."""
+    tree = merged(*layers)
+    try:
+        return Planned(name, about, tree, resolved(tree, session))
+    except FsfError as error:
+        return Planned(name, about, tree, error=error)
+
+
+def check_options(planned: Iterable[Planned], *, here: bool = True) -> None:
+    """Check that components accept their options and that the device exists; run nothing.
+
+    Equal components are made once. A component that cannot be made for another reason, such as a
+    missing file, is left for its run to report.
+
+    Args:
+        planned: the experiments.
+        here: whether this machine runs them, and must have their device.
+
+    Raises:
+        OptionError: a component refuses its options, or this machine lacks the device.
+    """
+    tried: set[str] = set()
+    for experiment in (one.resolved for one in planned if one.resolved):
+        if here:
+            resolve_device(experiment.settings.device)
+        for component in experiment.components():
+            key = canonical([component.kind, component.to_json()])
+            if key in tried or component.kind == "dataset":
+                continue
+            tried.add(key)
+            try:
+                component.create()
+            except OptionError:
+                raise
+            except (FsfError, OSError, ImportError):
+                continue
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What came of an experiment: a finished run, or the reason why there is none.
+
+    Args:
+        planned: the experiment.
+        run: finished.
+        reason: in one line; empty where there is a run.
+    """
+
+    planned: Planned
+    run: Run | None = None
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is known of the run as JSON values."""
+        run = self.run
+        return {
+            "experiment": self.planned.name,
+            "status": "failed" if run is None else "finished",
+            "reason": self.reason,
+            "reused": run is not None and run.reused,
+            "folder": run and str(run.folder),
+            "fingerprint": run and run.record.fingerprint,
+            "estimates": {n: e.to_json() for n, e in run.estimates.items()} if run else {},
+            "notes": list(run.record.notes) if run else [],
+            "cautions": list(run.record.cautions) if run else [],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Planned experiments with a name, before, while and after they run.
+
+    Args:
+        name: of the sweep.
+        planned: the experiments; equal ones are run once.
+        session: of the runs.
+        items: those that can run, each once, by their keys.
+        keys: of the planned experiments; empty for those that cannot run.
+        launcher: of the workers; without one, this process runs one after the other.
+    """
+
+    name: str
+    planned: tuple[Planned, ...]
+    session: Session
+    items: Mapping[str, Item]
+    keys: tuple[str, ...]
+    launcher: Launcher | None = None
+
+    def run(self) -> list[Result]:
+        """Run what is left, and return the result of each planned experiment.
+
+        Experiments that failed before, and those whose files are damaged, are run again. Those that
+        another process has are left to it; their results count as well.
+
+        Raises:
+            FsfError: the workers cannot be started.
+        """
+        folder, reporter = SweepFolder(self.session.workspace.runs), self.session.reporter
+        ended = {key: end for key in self.items if (end := folder.finished(key)) is not None}
+        before = set(ended)
+        folder.save(self.name, {key: item.name for key, item in self.items.items()})
+        left, total = [self.items[key] for key in self.items if key not in ended], len(self.items)
+        if left:
+            with reporter.stage("experiments", total, len(ended)) as advance:
+                found = run_items(
+                    left, self.session, self.launcher, self.name, lambda text: advance(0, text)
+                )
+                with closing(found):  # type: ignore[type-var]
+                    for item, end in found:
+                        ended[item.key] = end
+                        told = f"failed: {end.reason}" if end.reason else "finished"
+                        reporter.say(
+                            f"{len(ended)} of {total}: {item.name}: {told} ({end.seconds:.1f} s)"
+                        )
+                        advance(1)
+        pairs = zip(self.planned, self.keys, strict=True)
+        return [_result(one, ended.get(key), folder.runs, key in before) for one, key in pairs]
+
+    def listed(self) -> list[dict[str, str]]:
+        """Return name, state and detail of each experiment, equal ones once; nothing runs.
+
+        Details are the run, the reason of a failure, or what a worker is doing.
+        """
+        folder = SweepFolder(self.session.workspace.runs)
+        found = [_listed(folder, key, item.name) for key, item in self.items.items()]
+        errors = {one.name: one.reason for one in self.planned if one.error is not None}
+        return found + [_state(name, "cannot run", reason) for name, reason in errors.items()]
+
+
+def _result(planned: Planned, ended: Ended | None, runs: Path, before: bool) -> Result:
+    if ended is None or ended.reason:
+        return Result(planned, reason=planned.reason if ended is None else ended.reason)
+    try:
+        run = load_run(runs / ended.run)
+    except FsfError as error:
+        return Result(planned, reason=_in_a_line(error))
+    return Result(planned, replace(run, reused=before or ended.reused))
+
+
+def sweep_of(
+    planned: Iterable[Planned],
+    session: Session,
+    *,
+    name: str | None = None,
+    plugins: Sequence[str | Path] = (),
+    launcher: Launcher | None = None,
+) -> Sweep:
+    """Return a sweep of planned experiments, ordered so that what they share is computed once.
+
+    Args:
+        planned: the experiments.
+        session: of the runs.
+        name: of the sweep; by default one that equal experiments have in common.
+        plugins: files whose plugin classes are loaded.
+        launcher: of the workers, if any.
+
+    Raises:
+        OptionError: the name cannot be that of a file, or no experiment can be resolved.
+        PluginError: likewise.
+    """
+    planned = tuple(planned)
+    if name and not re.fullmatch(r"\w[\w.-]*", name):
+        raise OptionError(
+            f"{argument('name')} must consist of letters, digits, '-', '_' and '.', not {name!r}"
+        )
+    errors = [one.error for one in planned if one.error is not None]
+    if errors and len(errors) == len(planned):
+        raise errors[0]
+    opened: dict[str, str] = {}
+    values: dict[tuple[str, str], str] = {}
+    items: dict[str, Item] = {}
+    keys = []
+    workspace = session.workspace.absolute()
+    files = tuple(str(Path(file).absolute()) for file in plugins)
+    for one in planned:
+        key = ""
+        if one.resolved is not None:
+            data = _data_fingerprint(one.resolved, opened)
+            key = key_of_experiment(one.resolved, data)
+            of_run = key_of_experiment(replace(one.resolved, statistics={}), data)
+            for name_of, statistic in one.resolved.statistics.items():
+                told = statistic.fingerprint
+                if values.setdefault((of_run, name_of), told) != told:
+                    raise OptionError(
+                        f"{argument('statistics')}: two experiments are one run, which holds one "
+                        f"{name_of!r}, but they give it other options"
+                    )
+            group = group_of(one.resolved)
+            items.setdefault(key, Item(key, one.name, one.tree, group, workspace, files))
+        keys.append(key)
+    usual = f"sweep-{digest_of('sweep', sorted(items))[:8]}"
+    return Sweep(name or usual, planned, session, items, tuple(keys), launcher)
+
+
+def _data_fingerprint(experiment: Experiment, opened: dict[str, str]) -> str:
+    """Return the fingerprint of an experiment's data, which are opened once; else an empty text."""
+    key = canonical(experiment.dataset.to_json())
+    if key not in opened:
+        try:
+            opened[key] = experiment.dataset.create().fingerprint
+        except (FsfError, OSError):
+            opened[key] = ""
+    return opened[key]
+
+
+def listed_sweep(name: str, session: Session) -> list[dict[str, str]]:
+    """Return the experiments of a sweep that was started before, as ``Sweep.listed`` does.
+
+    Raises:
+        RecordError: the sweep is unknown, or its file is damaged.
+    """
+    folder = SweepFolder(session.workspace.runs)
+    return [_listed(folder, key, name) for key, name in folder.experiments(name).items()]
+
+
+def _listed(folder: SweepFolder, key: str, name: str) -> dict[str, str]:
+    ended = folder.ended(key)
+    if ended is not None:
+        return _state(name, ended.status, ended.reason or ended.run)
+    if folder.is_running(key):
+        return _state(name, "running", folder.doing(key))
+    return _state(name, "to do")
+
+
+def _state(name: str, state: str, detail: str = "") -> dict[str, str]:
+    return {"experiment": name, "state": state, "detail": detail}
