@@ -230,13 +230,10 @@ class WordChoices(NamedTuple):
     set, at 0, is as long as the longest. Apart from padding they take no more memory than the
     packed table, and less where a class has few of the words."""
 
-    folded: Array
-    """uint64 ``(n_words, n_classes)``: the union of the blocks of the set, so that each of its
-    bits stands for at least one image."""
-
-    enough: Array
-    """Unsigned ``(n_words, n_classes)``: the number of the class's images with the word, at most
-    ``n_query``."""
+    summary: Array
+    """uint64 ``(n_words, n_classes)``: in the bits of ``MANY`` the number of the class's images
+    with the word, at most ``MANY``; in the others the set, folded: a bit that is set stands for at
+    least one image."""
 
     counted: Array
     """bool per cell: whether its word can be drawn and so counts in a score; false if empty."""
@@ -445,7 +442,7 @@ def memory(index: WordIndex, drawn: Drawn) -> Work:
         np.zeros(1, np.uint64),
         np.zeros((n_way, n_way), np.int64),
         np.zeros(n_rows, np.uint8),
-        np.empty(max(n_rows, n_cells), np.int32),
+        np.empty(max(n_rows + 64, n_cells), np.int32),  # and the rest of a block of a set
         np.empty(n_rows, np.int32),
         np.zeros(n_cells + 1, np.int64),
         np.empty(n_rows, np.int64),
@@ -588,6 +585,9 @@ EPSILON = 1e-10
 
 LOW = np.uint64(0xFFFF_FFFF)
 
+MANY, FOLDED = np.uint64(0xFFFF), 48
+"""The bits of a summary that count images, and the number of the others."""
+
 FINENESS = 2.0**40
 """Fixed-point steps per unit for logarithms, which make sums exact in any order."""
 
@@ -665,19 +665,17 @@ def draw_classes(
 
 
 @inlined
-def judge(  # noqa: C901, PLR0913 - compiled; see draw_published_tasks
+def judge(  # noqa: PLR0913 - compiled; see draw_published_tasks
     class_start: Array,
     place: Array,
     sets: Array,
-    folded: Array,
-    enough: Array,
+    summary: Array,
     classes: Array,
     attribute: Array,
     failed: Array,
     n_shot: int,
     n_query: int,
     others: Array,
-    bounds: Array,
     blamed: bool,
 ) -> tuple[int, int, int]:
     """Find out whether each way's class has enough images for support and queries.
@@ -685,29 +683,25 @@ def judge(  # noqa: C901, PLR0913 - compiled; see draw_published_tasks
     ``failed`` counts the supports and the queries that failed since the last success. The first way
     that succeeds resets its count, so what a count allows concerns way 0 only.
 
-    Folded sets bound the number of images from below, sums of numbers of images from above. Only
-    where these do not tell, or the class is to be ``blamed``, are the sets themselves read.
+    Nearly all attempts fail, so sets are only read where their summaries cannot tell, or to find
+    the class to be ``blamed``.
 
     Returns:
         ``DONE``, or the reason to restart; the class at fault; and the number of images it had.
     """
     n_way = classes.size
     most, lacking = failed[0] // FAILURES, failed[1] >= FAILURES
-    # Without a branch, the reads of all pairs of way and attribute overlap.
+    enough = min(np.uint64(n_query), MANY)
+    first = rest = MANY  # an upper bound on the queries of way 0, and of another way
     for way in range(n_way):
         label = classes[way]
-        bits, n_with = np.uint64(0), 0
+        bits, n_with = np.uint64(0), np.uint64(0)
         for other in range(n_way):
-            counts = other != way
-            bits |= folded[attribute[other], label] * np.uint64(counts)
-            n_with += enough[attribute[other], label] * counts
-        own = folded[attribute[way], label]
-        bounds[0, way], bounds[1, way] = count_bits(own & ~bits), count_bits(bits & ~own)
-        bounds[2, way] = n_with
-    hopeless = False
-    for way in range(n_way):
-        label = classes[way]
-        if bounds[0, way] < n_shot:
+            found = summary[attribute[other], label] * np.uint64(other != way)
+            bits |= found
+            n_with += found & MANY
+        own = summary[attribute[way], label]
+        if count_bits(own & ~bits & ~MANY) < n_shot:
             n = count_supports(
                 class_start, place, sets, label, attribute, way, others, most, n_shot
             )
@@ -715,18 +709,19 @@ def judge(  # noqa: C901, PLR0913 - compiled; see draw_published_tasks
                 failed[0] += 1
                 return FEW_SUPPORTS, label, n
         failed[0] = most = 0
-        hopeless |= way > 0 and bounds[2, way] < n_query
+        if way == 0:
+            first = n_with
+        else:
+            rest = min(rest, n_with)
     for way in range(n_way):
         label = classes[way]
         if way > 0 or not lacking:
-            if not blamed and (bounds[2, way] < n_query or (way > 0 and hopeless)):
-                failed[1] += 1
-                return FEW_QUERIES, label, 0
-            if bounds[1, way] < n_query:
+            n = np.int64(rest if way else first)
+            if n >= enough or blamed:
                 n = count_queries(class_start, place, sets, label, attribute, way, others, n_query)
-                if n < n_query:
-                    failed[1] += 1
-                    return FEW_QUERIES, label, n
+            if n < n_query:
+                failed[1] += 1
+                return FEW_QUERIES, label, n
         failed[1] = 0
     return DONE, 0, 0
 
@@ -743,18 +738,12 @@ def count_supports(  # noqa: PLR0913 - compiled
     most: int,
     n_shot: int,
 ) -> int:
-    """Return the images with the way's attribute and ``most`` others', no more than needed."""
+    """Return the number of images that can be support, once there are enough."""
     own = place[attribute[way], label]
     n_others = find_others(place, label, attribute, way, others)
     n = 0
     for block in range(count_blocks(class_start, label)):
-        bits = sets[own + block]
-        if bits and most == 0:
-            n += count_bits(bits & ~unite(sets, others, n_others, block))
-        elif bits:
-            for element in range(64 * block, 64 * block + 64):
-                if has(sets, own, element):
-                    n += count_others(sets, others, n_others, element) <= most
+        n += count_bits(supports(sets, own, others, n_others, block, most))
         if n >= n_shot:
             break
     return n
@@ -771,16 +760,40 @@ def count_queries(  # noqa: PLR0913 - compiled
     others: Array,
     n_query: int,
 ) -> int:
-    """Return the images with others' attributes and not the way's own, no more than needed."""
+    """Return the number of images that can be queries, once there are enough."""
     own = place[attribute[way], label]
     n_others = find_others(place, label, attribute, way, others)
     n = 0
     for block in range(count_blocks(class_start, label)):
-        bits = unite(sets, others, n_others, block)
-        if bits:
-            n += count_bits(bits & ~sets[own + block])
-            if n >= n_query:
-                break
+        n += count_bits(unite(sets, others, n_others, block) & ~sets[own + block])
+        if n >= n_query:
+            break
+    return n
+
+
+@inner
+def supports(
+    sets: Array, own: int, others: Array, n_others: int, block: int, most: int
+) -> np.uint64:
+    """Return a block of the images of ``own`` that are in at most ``most`` of the others."""
+    bits = sets[own + block]
+    if bits and most == 0:
+        bits &= ~unite(sets, others, n_others, block)
+    elif bits:
+        for element in range(64 * block, 64 * block + 64):
+            if count_others(sets, others, n_others, element) > most:
+                bits &= ~(np.uint64(1) << np.uint64(element % 64))
+    return bits
+
+
+@inner
+def list_set(bits: np.uint64, first: int, items: Array, n: int) -> int:
+    """List the elements of a block, after the first ``n`` items; return the number of items."""
+    while bits:
+        rest = bits & (bits - np.uint64(1))
+        items[n] = first + count_bits((bits ^ rest) - np.uint64(1))
+        n += 1
+        bits = rest
     return n
 
 
@@ -829,10 +842,10 @@ def has(sets: Array, place: int, element: int) -> Any:
 
 @entry
 def image_sets(index: WordIndex, n_words: int) -> tuple[Array, Array, Array]:
-    """Return ``place``, ``sets`` and ``folded`` of a ``WordChoices``."""
+    """Return ``place``, ``sets`` and ``summary`` of a ``WordChoices``."""
     n_classes = index.class_start.size - 1
     place = np.zeros((n_words, n_classes), np.int32)
-    folded = np.zeros((n_words, n_classes), np.uint64)
+    summary = np.zeros((n_words, n_classes), np.uint64)
     longest = size = 0
     for label in range(n_classes):
         n_blocks = count_blocks(index.class_start, label)
@@ -844,14 +857,16 @@ def image_sets(index: WordIndex, n_words: int) -> tuple[Array, Array, Array]:
         first = index.class_start[label]
         n_blocks = count_blocks(index.class_start, label)
         for cell in range(index.cell_start[label], index.cell_start[label + 1]):
-            place[index.cell_word[cell], label] = start
-            for i in range(index.rows_start[cell], index.rows_start[cell + 1]):
+            begin, end = index.rows_start[cell], index.rows_start[cell + 1]
+            bits = min(np.uint64(end - begin), MANY)
+            for i in range(begin, end):
                 element = index.rows[i] - first
-                bit = np.uint64(1) << np.uint64(element % 64)
-                sets[start + element // 64] |= bit
-                folded[index.cell_word[cell], label] |= bit
+                sets[start + element // 64] |= np.uint64(1) << np.uint64(element % 64)
+                bits |= (MANY + np.uint64(1)) << np.uint64(element % FOLDED)
+            place[index.cell_word[cell], label] = start
+            summary[index.cell_word[cell], label] = bits
             start += n_blocks
-    return place, sets, folded
+    return place, sets, summary
 
 
 @inner
@@ -873,10 +888,16 @@ def draw_log_queries(
     count_cells(index, items[:n], selected, weight)
     cells = weight[index.cell_start[label] : index.cell_start[label + 1]]
     counted = choices.counted[index.cell_start[label] : index.cell_start[label + 1]]
+    logs = work.scores  # of counts, each computed once
+    fill(logs[:n], -1)
     for cell in range(cells.size):
-        if cells[cell]:
-            log = np.log((cells[cell] / n + EPSILON) / EPSILON) if counted[cell] else 0.0
-            cells[cell] = np.int64(log * FINENESS)
+        count = cells[cell]
+        if count and counted[cell]:
+            if logs[count - 1] < 0:
+                logs[count - 1] = np.int64(np.log((count / n + EPSILON) / EPSILON) * FINENESS)
+            cells[cell] = logs[count - 1]
+        else:
+            cells[cell] = 0
     add_weights(index, items[:n], weight, work.scores)
     fill(cells, 0)
     take_lowest(work.scores[:n], work.lowest, work.ties, work.state, query)
@@ -907,12 +928,11 @@ def draw_images(
         first, last = index.class_start[label], index.class_start[label + 1]
         own = choices.place[attribute[way], label]
         n_others = find_others(choices.place, label, attribute, way, others)
+        n_blocks = count_blocks(index.class_start, label)
         n = 0
-        for row in range(first, last):
-            n_has = count_others(sets, others, n_others, row - first)
-            if has(sets, own, row - first) and n_has <= most:
-                items[n] = row
-                n += 1
+        for block in range(n_blocks):
+            bits = supports(sets, own, others, n_others, block, most)
+            n = list_set(bits, first + 64 * block, items, n)
         choose(items, n, work.state, drawn.support[task, way])
         drawn.relaxed[task, way] = lacking
         for row in drawn.support[task, way]:
@@ -920,11 +940,11 @@ def draw_images(
                 drawn.relaxed[task, way] = True
 
         n = 0
-        for row in range(first, last):
-            n_has = count_others(sets, others, n_others, row - first)
-            if not has(sets, own, row - first) and (lacking or n_has):
-                items[n] = row
-                n += 1
+        for block in range(n_blocks):
+            bits = LARGEST if lacking else unite(sets, others, n_others, block)
+            n = list_set(bits & ~sets[own + block], first + 64 * block, items, n)
+        while items[n - 1] >= last:
+            n -= 1
         begin, end = index.cell_start[label], index.cell_start[label + 1]
         for other in range(n_way):
             others[other] = find_cell(
@@ -945,13 +965,12 @@ def draw_published_tasks(
     """
     # Arrays are unpacked and sliced here: within the loop, counting references to them would take
     # longer than an attempt.
-    class_start, eligible, place, sets, folded, enough = (
+    class_start, eligible, place, sets, summary = (
         index.class_start,
         choices.eligible,
         choices.place,
         choices.sets,
-        choices.folded,
-        choices.enough,
+        choices.summary,
     )
     n_classes = class_start.size - 1
     n_way, n_shot, n_query = drawn.classes.shape[1], drawn.support.shape[2], drawn.query.shape[2]
@@ -959,7 +978,7 @@ def draw_published_tasks(
     state = work.state
     words = np.empty(choices.words.size, np.int32)
     free = np.empty((2, eligible.shape[1]), np.uint64)
-    others, bounds = np.empty(n_way, np.int64), np.empty((3, n_way), np.int64)
+    others = np.empty(n_way, np.int64)
     failed = np.zeros(2, np.int64)
     faults = np.zeros((n_classes, 4), np.int64)
     offers = np.zeros((n_classes, 4), np.int64)
@@ -987,15 +1006,13 @@ def draw_published_tasks(
                 class_start,
                 place,
                 sets,
-                folded,
-                enough,
+                summary,
                 classes,
                 attribute,
                 failed,
                 n_shot,
                 n_query,
                 others,
-                bounds,
                 blamed,
             )
             if outcome == DONE:

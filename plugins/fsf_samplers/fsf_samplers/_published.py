@@ -158,13 +158,10 @@ class FewStabPublishedSampler(WithControl):
         bits = np.zeros((n_words, -(-n_classes // 64)), np.uint64)
         shift = (label[eligible] % 64).astype(np.uint64)
         np.bitwise_or.at(bits, (word[eligible], label[eligible] // 64), np.uint64(1) << shift)
-        enough = np.zeros((n_words, n_classes), np.min_scalar_type(self.n_query))
-        enough[word, label] = np.minimum(present, self.n_query)
         return WordChoices(
             np.flatnonzero(can_draw).astype(np.int32),
             bits,
             *image_sets(index, n_words),
-            enough,
             np.append(can_draw[word], False),
         )
 
