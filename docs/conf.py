@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -17,7 +18,7 @@ from sitepages.catalogue import rules
 
 project = "fsframework"
 author = "The fsframework authors"
-copyright = f"2026, {author}"  # noqa: A001
+copyright = f"2026 {author}"  # noqa: A001
 version = release = fsframework.__version__
 
 extensions = [
@@ -83,7 +84,25 @@ class Rules(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines))
 
 
+_ATTRIBUTE: list[str] = []
+
+
+def keep_attribute(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: Any) -> None:
+    """Keep the text of an attribute: napoleon would take what is before a colon for its type."""
+    _ATTRIBUTE[:] = lines
+
+
+def restore_attribute(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, lines: Any
+) -> None:
+    """Undo what napoleon did to the text of an attribute."""
+    if what == "attribute":
+        lines[:] = _ATTRIBUTE
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Add the directive."""
+    """Add the directive, and treat attributes as text."""
     app.add_directive("rules", Rules)
+    app.connect("autodoc-process-docstring", keep_attribute, priority=1)
+    app.connect("autodoc-process-docstring", restore_attribute, priority=999)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -210,7 +210,7 @@ def _trained(name: str) -> Iterator[str]:
     if rows:
         yield "## Recipes"
         yield "How it is trained; `fsf recipes show` prints the options that a recipe sets."
-        heads = ("recipe", "data set", "shot", "expected accuracy", "verified", "source")
+        heads = ("recipe", "data set", "shot", "expected", "verified", "source; expected on")
         yield table(heads, rows)
 
 
@@ -221,9 +221,9 @@ def _recipe(recipe: Recipe) -> tuple[str, ...]:
         f"`{recipe.name}`" + (f" (`{recipe.spelt_method}`)" if recipe.value else ""),
         ", ".join(recipe.datasets) or "any",
         "any" if recipe.shot is None else str(recipe.shot),
-        f"{ends}, {recipe.accuracy_on}" if ends and recipe.accuracy_on else ends,
+        ends,
         "" if recipe.verified is None else recipe.verified.isoformat(),
-        escaped(recipe.source),
+        escaped(f"{recipe.source}; {recipe.accuracy_on}" if ends else recipe.source),
     )
 
 

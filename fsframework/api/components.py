@@ -9,7 +9,7 @@ from fsframework.components.kinds import kind_of
 from fsframework.components.objects import component_of as component
 from fsframework.components.options import Given, plain_tree
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component, canonical
+from fsframework.components.resolution import Component, canonical, plain
 
 __all__ = [
     "ADDED_VERSION",
@@ -24,6 +24,7 @@ __all__ = [
     "describe_type",
     "kind_of",
     "parameters",
+    "plain",
     "plain_tree",
     "read_added",
 ]

@@ -494,7 +494,7 @@ class Runs(Sequence[Run]):
         return data_frame(self.rows())
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        heads = ("run", "status", "method", "backbone", "tasks", "task-seed", "training-seed")
+        heads = ("run", "status", "method", "dataset", "way", "shot", "tasks", "training-seed")
         rows = []
         for run in self:
             told = run.settings

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fsframework.components.registry import Registry
-from fsframework.engine.progress import Reporter, usual_reporter
+from fsframework.engine.progress import Advance, Reporter, usual_reporter
 from fsframework.engine.session import Session, Workspace
 from fsframework.errors import OptionError, argument
 
-__all__ = ["Reporter", "Session", "Workspace", "open_session"]
+__all__ = ["Advance", "Reporter", "Session", "Workspace", "open_session"]
 
 
 def open_session(

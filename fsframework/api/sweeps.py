@@ -1,23 +1,57 @@
-"""What a sweep needs to run many experiments, here or by a launcher's workers."""
+"""What tells experiments of a sweep apart, and what some of them share."""
 
 from __future__ import annotations
 
-from fsframework._digest import digest_of
-from fsframework.engine.sweep import (
-    Ended,
-    Item,
-    SweepFolder,
-    group_of,
-    key_of_experiment,
-    run_items,
-)
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
 
-__all__ = [
-    "Ended",
-    "Item",
-    "SweepFolder",
-    "digest_of",
-    "group_of",
-    "key_of_experiment",
-    "run_items",
-]
+import fsframework
+from fsframework._digest import digest_of
+from fsframework.components.resolution import canonical
+from fsframework.engine.configuration import Experiment
+from fsframework.engine.stages import stage_digests
+from fsframework.errors import FsfError
+
+__all__ = ["group_of", "key_of_experiment"]
+
+_INDIFFERENT = ("offline",)
+"""Settings that change neither the run nor what its record tells."""
+
+
+def key_of_experiment(experiment: Experiment, data_fingerprint: str) -> str:
+    """Return the digest of everything that an experiment is told, its code and its data.
+
+    Unlike the fingerprint of its run, it needs neither words nor tasks; nor does it know the device
+    that ``auto`` becomes, which may differ where workers run.
+    """
+    options = {k: v for k, v in experiment.options.items() if k not in _INDIFFERENT}
+    return digest_of(
+        "experiment",
+        fsframework.__version__,
+        canonical([options, experiment.name]),
+        [_or_error(attrgetter("fingerprint"), one) for one in experiment.components()],
+        [data_fingerprint, _or_error(stage_digests, experiment.stages)],
+    )[:24]
+
+
+def _or_error(read: Callable[[Any], Any], of: Any) -> str:
+    """Return what is read as a text, or why it cannot be read, as the run will say."""
+    try:
+        return canonical(read(of))
+    except (FsfError, OSError) as error:
+        return str(error)
+
+
+def group_of(experiment: Experiment) -> str:
+    """Return what an experiment trains, or else what computes its features.
+
+    Of two with an equal text that start at once, the second waits for the weights of the first.
+    """
+    parts = [experiment.dataset, experiment.backbone]
+    told: list[Any] = [experiment.settings.image_size]
+    if experiment.learns:
+        parts.append(experiment.method)
+        shape = [experiment.sampler.options.get(name) for name in ("n_way", "n_shot")]
+        told += [experiment.options["training"], experiment.settings.training_seed, shape]
+    return canonical([*told, *(part.to_json() for part in parts)])

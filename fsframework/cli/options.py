@@ -85,7 +85,7 @@ def _number_or(word: str) -> Callable[[click.Context, click.Parameter, str | Non
 def _run_folder(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> Path | None:
-    """Return the folder of a run given by the beginning of its name; a path or file as it is."""
+    """Return the folder of a run given by its name or by a selector; a path or file as it is."""
     del parameter
     if value is None:
         return None

@@ -53,8 +53,8 @@ def run(
       fsf run --method ncc --backbone timm:tf_efficientnet_lite0 --dataset folder:./images \\
               --detector appearance
       fsf run --plugin ./mine.py --method mine -o method.temperature=0.2
-      fsf run --method leo --init-from runs/baseline-planted-fewstab-1a2b3c4d
-      fsf run --model runs/renet-planted-fewstab-1a2b3c4d --dataset folder:./images
+      fsf run --method leo --init-from method=baseline
+      fsf run --model method=renet --dataset folder:./images
       fsf run --config exp.toml --dry-run
     """
     from fsframework.api.experiments import read_seeds

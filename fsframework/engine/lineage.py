@@ -312,14 +312,14 @@ def _of_training(tested: UnderTest, trained: Sequence[TrainedOn]) -> Iterator[st
         elif same_name:
             if (changed := _changed(options, tested.options)) and not known:
                 yield (
-                    f"possible contamination: the weights were trained on {name} with other "
+                    f"possible contamination: the weights were trained on {name!r} with other "
                     f"options than these ({changed}), whose training "
                     f"classes may be among those under test: {_PERHAPS_NOT_NEW}"
                 )
         else:
             yield (
-                f"possible contamination: the weights were trained on {name}, which has images "
-                f"or classes of {shared[0]} in common with {tested.name}: {_PERHAPS_NOT_NEW}"
+                f"possible contamination: the weights were trained on {name!r}, which has images "
+                f"or classes of {shared[0]!r} in common with {tested.name!r}: {_PERHAPS_NOT_NEW}"
             )
 
 

@@ -179,7 +179,7 @@ class Settings(WordChoice):
         offline: make no network call; models must be in the local cache or a folder.
         recipe: how the method is trained: quick, fewstab, ... (see fsf recipes list), or none.
         model: use the method, backbone and weights of another run or of an imported one; train
-            nothing. A folder, or the beginning of its name in the runs folder.
+            nothing. A folder, a name or its beginning, or a selector such as method=renet,shot=5.
         tensorboard: also write the training curve for TensorBoard into the run's folder.
     """
 

@@ -14,7 +14,7 @@ from typing import Any
 from fsframework._calls import text_of
 from fsframework.interfaces.launcher import WorkerDied
 
-__all__ = ["GRACE", "call", "module_path", "reason_of", "write_output_to"]
+__all__ = ["GRACE", "call", "module_path", "reason_of", "text_of", "write_output_to"]
 
 GRACE = 10.0
 """Seconds that a worker has to stop after SIGTERM, before it is killed."""

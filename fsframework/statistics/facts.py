@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from fsframework.errors import OptionError, RecordError, close_matches
 from fsframework.records import RunRecord
 from fsframework.values import text_table
 
-__all__ = ["called", "facts_of", "labelled", "select_run", "selects", "told_apart"]
+__all__ = [
+    "called", "facts_of", "labelled", "matching_runs", "select_run", "selects", "told_apart",
+]  # fmt: skip
 
 _NO_FACTS = ("broken", "device", "interval", "level", "offline", "tensorboard", "tasks")
 """Settings that no outcome depends on, or that the tasks say better."""
@@ -22,17 +25,9 @@ _LEADING = (
 )  # fmt: skip
 
 _PLAIN = (
-    "data",
-    "dataset",
-    "backbone",
-    "method",
-    "detector",
-    "sampler",
-    "recipe",
-    "tasks",
-    "run",
+    "data", "dataset", "backbone", "method", "detector", "sampler", "recipe", "tasks", "run",
     "folder",
-)
+)  # fmt: skip
 """Facts whose value says enough."""
 
 
@@ -123,29 +118,29 @@ def selects(text: str) -> bool:
     return bool(equals) and (name.strip() in _LEADING or "." in name)
 
 
-def select_run(selector: str, records: Mapping[str, RunRecord], place: str) -> str:
-    """Return the name of the one run that a selector describes.
+def matching_runs(selector: str, records: Mapping[str, RunRecord], place: str) -> list[str]:
+    """Return the names of the runs that a selector describes, at least one.
 
     Args:
         selector: facts separated by commas, such as ``method=ncc,shot=5``; names as in
-            ``facts_of``, of options also their last names.
+            ``facts_of``, of options also their last names, ``status``, ``seed`` (of training) and
+            ``tasks`` (per arm). In a value ``*`` stands for anything.
         records: by name of the run.
         place: where the runs are, for messages.
 
     Raises:
         OptionError: a part is not ``NAME=VALUE``, or no run has such a fact.
-        RecordError: no run matches, or several; the message is a table of what differs.
+        RecordError: no run matches.
     """
-    facts = {name: facts_of(record) for name, record in records.items()}
-    known = list(dict.fromkeys(fact for one in facts.values() for fact in one))
-    left = dict(facts)
+    left = {name: {**facts_of(one), "status": one.status} for name, one in records.items()}
+    known = list(dict.fromkeys(fact for one in left.values() for fact in one))
     for part in selector.split(","):
         asked, equals, value = (text.strip() for text in part.partition("="))
         if not equals:
             raise OptionError(f"{selector!r}: {part!r} must be NAME=VALUE, such as method=renet")
         names = _named(asked, known)
-        if facts and not names:
-            near = close_matches(asked, [*known, *(one.rpartition(".")[2] for one in known)])
+        if records and not names:
+            near = close_matches(asked, {*known, *(one.rpartition(".")[2] for one in known)})
             raise OptionError(f"{selector!r}: no run in {place} has {asked!r}{near}")
         values = sorted({one.get(name, "") for one in left.values() for name in names} - {""})
         left = {
@@ -156,19 +151,30 @@ def select_run(selector: str, records: Mapping[str, RunRecord], place: str) -> s
         if not left:
             there = f"; {asked} is {' or '.join(values[:8])}" if values else ""
             raise RecordError(f"no run in {place} matches {selector!r}{there}; see fsf runs list")
-    if len(left) == 1:
-        return next(iter(left))
-    told = told_apart(list(left.values()), _LEADING)
-    rows = [[run, *(values[at] for values in told.values())] for at, run in enumerate(left)]
+    return list(left)
+
+
+def select_run(selector: str, records: Mapping[str, RunRecord], place: str) -> str:
+    """Return the name of the one run that a selector describes; see ``matching_runs``.
+
+    Raises:
+        RecordError: several runs match; the message is a table of what differs.
+    """
+    found = matching_runs(selector, records, place)
+    if len(found) == 1:
+        return found[0]
+    told = told_apart([facts_of(records[run]) for run in found], _LEADING)
+    rows = [[run, *(values[at] for values in told.values())] for at, run in enumerate(found)]
     raise RecordError(
-        f"{selector!r} matches {len(left)} runs, which differ in {', '.join(told)}",
+        f"{selector!r} matches {len(found)} runs, which differ in {', '.join(told)}",
         picture=text_table(["run", *told], rows),
     )
 
 
-def _named(asked: str, known: Iterable[str]) -> list[str]:
+def _named(asked: str, known: Sequence[str]) -> list[str]:
     name = asked.replace("-", "_")
-    return [one for one in known if name in (one, one.rpartition(".")[2])]
+    name = {"seed": "training_seed", "tasks": "count"}.get(name, name)
+    return [name] if name in known else [one for one in known if one.rpartition(".")[2] == name]
 
 
 def _equal(value: str, asked: str) -> bool:
@@ -176,7 +182,7 @@ def _equal(value: str, asked: str) -> bool:
     try:
         return float(value) == float(asked)
     except ValueError:
-        return value.lower() == asked.lower()
+        return fnmatchcase(value.lower(), asked.lower())
 
 
 def _said(name: str, value: str) -> str:

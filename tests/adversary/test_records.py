@@ -108,7 +108,7 @@ def test_texts_of_a_record_steer_no_terminal(world: World, monkeypatch: pytest.M
         *(("runs", "show", world.run.name), ("runs", "list"), ("run", *QUICK)),
         *(("runs", "show", named), ("runs", "show", world.run.name, "--json")),
         *(("compare", world.run.name, named), ("table", world.run.name), ("runs", "show", EVIL)),
-        *(("run", "--method", EVIL), ("runs", "list", "--filter", EVIL)),
+        *(("run", "--method", EVIL), ("runs", "list", EVIL)),
     ):
         told = world.tell(*command)
         assert told.code == (2 if EVIL in command else 0), (command, told.err)

@@ -188,8 +188,7 @@ def test_the_command_prints_estimates_over_seeds_first(fsf, group, place, monkey
     raw = json.loads(fsf(*COMMAND, "--seeds", "0,3", "--json").stdout)
     assert (raw["seeds"], [run["reused"] for run in raw["runs"]]) == ([0, 3], [True, True])
     assert raw["estimates"] == group.to_json()["estimates"]
-    wanted = ("--filter", "training-seed=3", "--filter", "task-seed=0")
-    listed = json.loads(fsf("runs", "list", "--json", *wanted).stdout)
+    listed = json.loads(fsf("runs", "list", "--json", "training-seed=3,task-seed=0").stdout)
     assert [row["run"] for row in listed] == [group.runs[1].name]
     names = [run.name for run in group.runs]
     compared = fsf("compare", *names, "--statistic", "acc")

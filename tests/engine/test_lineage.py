@@ -114,15 +114,15 @@ def test_training_is_noted_where_it_was_on_classes_or_images_under_test() -> Non
     assert "trained on 2 of the 3 classes under test, in toy-set (c09, c11)" in note
     assert note.endswith(CERTAIN)
     (note,) = said(training=trained(OtherSet))
-    assert "trained on other-set, which has images or classes of imagenet-1k in common" in note
+    assert "trained on 'other-set', which has images or classes of 'imagenet-1k' in" in note
     assert said(training=trained({"name": OtherSet, "images_from": "cifar-100"})) == []
 
 
 @pytest.mark.parametrize(
     ("dataset", "changed"),
     [
-        ({"name": ToySet, "mixed": True}, "toy-set with other options than these (mixed=True)"),
-        ({"name": Numbered, "strokes": 6}, "numbered with other options than these (strokes=6)"),
+        ({"name": ToySet, "mixed": True}, "'toy-set' with other options than these (mixed=True)"),
+        ({"name": Numbered, "strokes": 6}, "'numbered' with other options than these (strokes=6)"),
     ],
 )
 def test_of_too_many_classes_to_list_the_options_are_compared(
@@ -158,7 +158,7 @@ def test_what_a_teacher_had_seen_counts_too() -> None:
         method="rfs", dataset=ToySet, tasks=4, training={**ONCE, "teacher": teacher.folder}
     )
     assert [one.name for one in student.record.data.trained_on] == ["other-set", "toy-set"]
-    assert any("trained on other-set, which has images" in note for note in student.record.cautions)
+    assert any("on 'other-set', which has images" in note for note in student.record.cautions)
 
 
 def test_data_that_are_not_as_published_are_noted_and_many_problems_are_counted() -> None:

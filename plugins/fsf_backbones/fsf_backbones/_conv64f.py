@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from fsf_backbones._layout import Colour, PooledBackbone, Pooling, prepared
+from fsf_backbones._layout import Colour, PooledBackbone, Pooling, normed, prepared
 from fsframework.interfaces import OptionError, Preprocessing
 
 __all__ = ["Conv32F", "Conv64F"]
@@ -46,7 +46,7 @@ class _FourBlocks(PooledBackbone):
         )
 
     def _block(self, in_channels: int, pool: bool) -> nn.Sequential:
-        block = nn.Sequential()
+        block = _Block()
         conv = nn.Conv2d(in_channels, self._width, 3, padding=1)
         # BatchNorm subtracts what the bias adds, so in training its gradient is rounding; finding
         # it takes longer than the gradient of the first block's weights.
@@ -69,6 +69,17 @@ class _FourBlocks(PooledBackbone):
             OptionError: the images are too small to leave a map.
         """
         maps: Tensor = self.blocks(prepared(images, self.smallest_size, self._name))
+        return maps
+
+
+class _Block(nn.Sequential):
+    """A convolution, its norm, then pooling and a rectifier."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        conv, norm, *rest = self
+        maps = normed(conv, norm, x)
+        for layer in rest:
+            maps = layer(maps)
         return maps
 
 

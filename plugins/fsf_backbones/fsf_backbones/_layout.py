@@ -5,17 +5,29 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 from fsframework.interfaces import Backbone, OptionError, Preprocessing
 
-__all__ = ["Colour", "PooledBackbone", "Pooling", "channels_last", "prepared", "thinned"]
+__all__ = [
+    "Colour",
+    "PooledBackbone",
+    "Pooling",
+    "channels_last",
+    "normed",
+    "prepared",
+    "thinned",
+]
 
 Colour = tuple[float, float, float]
 """One number per channel: red, green, blue."""
 
 Pooling = Literal["mean", "flatten"]
 """How a map becomes a vector."""
+
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 class PooledBackbone(Backbone):
@@ -90,6 +102,23 @@ def prepared(images: Tensor, smallest_size: int, name: str) -> Tensor:
             f"map, got {height} x {width}"
         )
     return channels_last(images)
+
+
+def normed(conv: nn.Module, norm: nn.Module, x: Tensor) -> Tensor:
+    """Return ``norm(conv(x))``, in evaluation by one convolution, equal but for rounding.
+
+    Layers that have hooks, or that are not the usual ones because they were replaced, are called.
+    """
+    hooked = any(getattr(layer, hooks) for layer in (conv, norm) for hooks in _HOOKS)
+    if type(conv) is nn.Conv2d and type(norm) is nn.BatchNorm2d and not (hooked or norm.training):
+        mean, variance = norm.running_mean, norm.running_var
+        if mean is not None and variance is not None:
+            scale = norm.weight * torch.rsqrt(variance + norm.eps)
+            bias = norm.bias + (-mean if conv.bias is None else conv.bias - mean) * scale
+            weight, dtype = conv.weight * scale[:, None, None, None], conv.weight.dtype
+            return functional.conv2d(x, weight.to(dtype), bias.to(dtype), conv.stride, conv.padding)
+    maps: Tensor = norm(conv(x))
+    return maps
 
 
 def thinned(maps: Tensor, stride: int) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_backbones._layout import Colour, PooledBackbone, Pooling, prepared
+from fsf_backbones._layout import Colour, PooledBackbone, Pooling, normed, prepared
 from fsframework.interfaces import OptionError, Preprocessing
 
 __all__ = ["ResNet12"]
@@ -120,9 +120,9 @@ class _Block(nn.Module):
             nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="leaky_relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        y = _rectified(self.norm1(self.conv1(x)))
-        y = _rectified(self.norm2(self.conv2(y)))
-        y = self.norm3(self.conv3(y)) + self.shortcut_norm(self.shortcut(x))
+        y = _rectified(normed(self.conv1, self.norm1, x))
+        y = _rectified(normed(self.conv2, self.norm2, y))
+        y = normed(self.conv3, self.norm3, y) + normed(self.shortcut, self.shortcut_norm, x)
         # The leaky ReLU is monotonic, so it can follow the pooling, on a quarter of the map.
         dropped: Tensor = self.drop(_rectified(self.pool(y)))
         return dropped

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_backbones._layout import Colour, PooledBackbone, Pooling, prepared, thinned
+from fsf_backbones._layout import Colour, PooledBackbone, Pooling, normed, prepared, thinned
 from fsframework.interfaces import OptionError, Preprocessing
 
 __all__ = ["ResNet10", "ResNet18", "ResNet50"]
@@ -39,7 +39,10 @@ class _Block(nn.Module):
             self.downsample = nn.Sequential(conv, nn.BatchNorm2d(out_width))
 
     def forward(self, x: Tensor) -> Tensor:
-        shortcut = x if self.downsample is None else self.downsample(thinned(x, self.stride))
+        shortcut = x
+        if self.downsample is not None:
+            conv, norm = self.downsample
+            shortcut = normed(conv, norm, thinned(x, self.stride))
         return functional.relu(self.residual(x) + shortcut, inplace=True)
 
     def residual(self, x: Tensor) -> Tensor:
@@ -59,9 +62,8 @@ class _BasicBlock(_Block):
         self.bn2 = nn.BatchNorm2d(width)
 
     def residual(self, x: Tensor) -> Tensor:
-        y = functional.relu(self.bn1(self.conv1(x)), inplace=True)
-        out: Tensor = self.bn2(self.conv2(y))
-        return out
+        y = functional.relu(normed(self.conv1, self.bn1, x), inplace=True)
+        return normed(self.conv2, self.bn2, y)
 
 
 class _Bottleneck(_Block):
@@ -82,10 +84,9 @@ class _Bottleneck(_Block):
         self.bn3 = nn.BatchNorm2d(width * self.expansion)
 
     def residual(self, x: Tensor) -> Tensor:
-        y = functional.relu(self.bn1(self.conv1(x)), inplace=True)
-        y = functional.relu(self.bn2(self.conv2(y)), inplace=True)
-        out: Tensor = self.bn3(self.conv3(y))
-        return out
+        y = functional.relu(normed(self.conv1, self.bn1, x), inplace=True)
+        y = functional.relu(normed(self.conv2, self.bn2, y), inplace=True)
+        return normed(self.conv3, self.bn3, y)
 
 
 class _ResNet(PooledBackbone):
@@ -136,7 +137,9 @@ class _ResNet(PooledBackbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map float images ``(n, 3, H, W)`` to maps ``(n, C, h, w)``, channels last in memory."""
-        x = functional.relu(self.bn1(self.conv1(prepared(images, 1, self._name))), inplace=True)
+        x = functional.relu(
+            normed(self.conv1, self.bn1, prepared(images, 1, self._name)), inplace=True
+        )
         if self.stem == "7x7":
             x = functional.max_pool2d(x, 3, stride=2, padding=1)
         for stage in (self.layer1, self.layer2, self.layer3, self.layer4):

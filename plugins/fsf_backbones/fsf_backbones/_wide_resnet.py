@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsf_backbones._layout import Colour, PooledBackbone, Pooling, prepared, thinned
+from fsf_backbones._layout import Colour, PooledBackbone, Pooling, normed, prepared, thinned
 from fsframework.interfaces import OptionError, Preprocessing
 
 __all__ = ["WideResNet"]
@@ -107,6 +107,6 @@ class _Block(nn.Module):
         y = functional.relu(self.norm1(x), inplace=True)
         # Where the width changes, norm and rectifier come before the shortcut too.
         kept = x if self.shortcut is None else self.shortcut(thinned(y, self.stride))
-        y = functional.relu(self.norm2(self.conv1(y)), inplace=True)
+        y = functional.relu(normed(self.conv1, self.norm2, y), inplace=True)
         out: Tensor = kept + self.conv2(self.drop(y))
         return out

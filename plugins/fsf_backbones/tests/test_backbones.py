@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from functools import partial
@@ -145,6 +146,52 @@ def test_runs_under_vmap_with_weights_per_task(make: Any, training: bool) -> Non
     for t in range(2):
         alone = functional_call(backbone, {n: p[t] for n, p in weights.items()}, (images[t],))
         torch.testing.assert_close(together[t], alone)
+
+
+@pytest.mark.parametrize("make", SMALL)
+def test_in_evaluation_a_norm_is_part_of_its_convolution(make: Any) -> None:
+    backbone = make().double().train()
+    images = torch.randn(4, 3, 64, 64, dtype=torch.float64)
+    backbone(images + 1)  # running statistics that are not 0 and 1
+    backbone.eval()
+    watched, seen = copy.deepcopy(backbone), []
+    for module in watched.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.register_forward_hook(lambda *_: seen.append(1))
+    one, other = backbone(images), watched(images)
+    assert len(seen) == sum(isinstance(m, torch.nn.BatchNorm2d) for m in backbone.modules())
+    torch.testing.assert_close(one, other)
+    for maps in (one, other):
+        maps.square().sum().backward()
+    for (name, p), same in zip(backbone.named_parameters(), watched.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, same.grad, msg=name)
+
+
+def test_a_layer_in_place_of_a_convolution_or_a_norm_is_run() -> None:
+    backbone = Conv64F().eval()
+    images = torch.randn(2, 3, 32, 32)
+    expected = backbone(images)
+    block = backbone.blocks[0]
+    block.conv = Doubled(block.conv)
+    block.norm.running_mean *= 2
+    block.norm.running_var *= 4
+    block.norm.eps *= 4
+    torch.testing.assert_close(backbone(images), expected)
+    block.norm = Doubled(block.norm)
+    block.norm.layer.weight.data /= 2
+    torch.testing.assert_close(backbone(images), expected)
+
+
+class Doubled(torch.nn.Module):
+    """Twice what a layer returns."""
+
+    def __init__(self, layer: torch.nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        doubled: torch.Tensor = 2 * self.layer(x)
+        return doubled
 
 
 STD: dict[str, Any] = {"std": (0.2, 0.0, 0.2)}

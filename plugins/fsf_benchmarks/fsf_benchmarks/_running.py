@@ -25,9 +25,9 @@ from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsf_statistics import ComparedHeadline, HeadlineRow, headline_of_runs
 from fsf_tools.grids import Override, read_overrides
 from fsf_tools.sweeps import Planned, Result, check_options, planned_over, sweep_of
+from fsf_tools.workers import without_launcher
 from fsframework.api.components import Given, component
 from fsframework.api.experiments import Experiment, given_tree, read_seeds, tree_of_call
-from fsframework.api.launchers import without_launcher
 from fsframework.api.results import method_result
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session, open_session

@@ -18,13 +18,13 @@ def printed(runs: tuple[str, ...], runs_dir: Path, as_json: bool) -> None:
     """Show what publications print for the same method, data and tasks as runs.
 
     \b
-    RUN is a folder, or the name or beginning of the name of one in the runs folder.
+    RUN is a folder, a name or its beginning, or a selector such as method=ncc,shot=5.
     Training, images and number of tasks of a publication may differ from those of
     the run.
 
     \b
     Examples:
-      fsf runs printed protonet-cub
+      fsf runs printed method=protonet
     """
     import fsframework as fsf
     from fsf_benchmarks import beside_printed, printed_values

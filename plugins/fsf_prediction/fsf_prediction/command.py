@@ -75,7 +75,7 @@ def predict(
 
     \b
     Examples:
-      fsf predict new/*.jpg --support ./few --model runs/protonet-planted-1a2b3c4d
+      fsf predict new/*.jpg --support ./few --model method=protonet
       fsf predict ./new --support ./few --method ncc --backbone timm:resnet50
       fsf predict a.jpg b.jpg --support ./few --json
     """

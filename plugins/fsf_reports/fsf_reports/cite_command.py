@@ -18,13 +18,13 @@ __all__ = ["cite"]
 def cite(run_list: tuple[str, ...], runs_dir: Path) -> None:
     """Print BibTeX of what runs used.
 
-    RUN is a folder, the name or beginning of the name of one in the runs folder, or a folder of
-    runs. The entries are those of the methods, backbones, data sets, samplers, detectors and
+    RUN is a folder, a name or its beginning, a selector such as method=ncc,shot=5, or a folder
+    of runs. The entries are those of the methods, backbones, data sets, samplers, detectors and
     intervals, and of this software. A comment above each says what it is for.
 
     \b
     Examples:
-      fsf cite renet-planted
+      fsf cite method=renet
       fsf cite runs > software.bib
     """
     from fsf_reports._citing import citations

@@ -89,9 +89,9 @@ def figure(  # noqa: PLR0913 - a parameter per option
     """Draw a figure of runs for a paper: PDF, SVG or PNG.
 
     \b
-    NAME is one of those that fsf figure --list shows. RUN is a folder, the name or
-    beginning of the name of one in the runs folder, or a folder of runs. The text
-    for a caption is printed: what is shown, data, tasks, level of the intervals.
+    NAME is one of those that fsf figure --list shows. RUN is a folder, a name or
+    its beginning, a selector such as method=ncc,shot=5, or a folder of runs. The text for
+    a caption is printed: what is shown, data, tasks, level of the intervals.
     With --json the declared values are printed, with --spec the Vega-Lite
     specification; then a file is written only where --output names one.
 
@@ -99,8 +99,8 @@ def figure(  # noqa: PLR0913 - a parameter per option
     Examples:
       fsf figure arms runs --output arms.pdf
       fsf figure intervals runs --columns 2 --title --output gaps.png
-      fsf figure breakdown protonet-planted --by attribute
-      fsf figure training renet-planted --output training.svg --output training.csv
+      fsf figure breakdown method=protonet --by attribute
+      fsf figure training method=renet --output training.svg --output training.csv
     """
     from fsf_reports._figures import figure as declared
     from fsframework.cli import render

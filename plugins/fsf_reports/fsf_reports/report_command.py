@@ -45,15 +45,15 @@ def report(  # noqa: PLR0913 - a parameter per option
 ) -> None:
     """Write one page on runs: what was found, figures, tasks, words that hurt, data.
 
-    RUN is a folder, the name or beginning of the name of one in the runs folder, or a folder of
-    runs. The page is one file that needs no other and makes no request. It reads the folders of
-    the runs and the image cache, and computes nothing again but statistics.
+    RUN is a folder, a name or its beginning, a selector such as method=ncc,shot=5, or a folder
+    of runs. The page is one file that needs no other and makes no request. It reads the folders
+    of the runs and the image cache, and computes nothing again but statistics.
 
     \b
     Examples:
-      fsf report protonet-planted
+      fsf report method=protonet
       fsf report runs --output report.html
-      fsf report protonet-planted renet-planted --section leaderboard --section tasks
+      fsf report method=protonet method=renet --section leaderboard --section tasks
     """
     check_output(output, ".html", force=force)
     made = fsf_reports.report(

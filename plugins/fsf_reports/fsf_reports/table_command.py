@@ -75,7 +75,7 @@ def table(  # noqa: PLR0913 - a parameter per option
     """Make a table of runs for a paper: LaTeX, Markdown, HTML or CSV.
 
     \b
-    RUN is a folder, the name or beginning of the name of one in the runs folder, or
+    RUN is a folder, a name or its beginning, a selector such as method=ncc,shot=5, or
     a folder of runs. Rows are methods, columns the measures of both arms and the
     gap. The best value on equal tasks is bold; values that cannot be distinguished
     from it are marked. The caption says data, tasks and level of the intervals. The
@@ -86,7 +86,7 @@ def table(  # noqa: PLR0913 - a parameter per option
       fsf table runs --output table.tex
       fsf table runs --columns wacc-biased,gap --group-by data --output table.md
       fsf table runs --of shots --output shots.tex --output shots.csv
-      fsf table protonet-planted --of classes
+      fsf table method=protonet --of classes
     """
     from fsf_reports._tables import table as declared
     from fsframework.cli import render

@@ -130,7 +130,7 @@ def test_a_file_says_what_its_weights_have_seen(photos: Path, fsf) -> None:
     same = [part.replace("photos", "labelled") for part in command]
     fsf(*same, "--output", "same.safetensors")
     [caution] = record(told(fsf(*run, "same.safetensors")))["cautions"]
-    assert caution.startswith("possible contamination: the weights were trained on folder with")
+    assert caution.startswith("possible contamination: the weights were trained on 'labelled' with")
 
     os.mkfifo(photos / "pipe")
     done = fsf(*run, "pipe")

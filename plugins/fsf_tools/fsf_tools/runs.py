@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["runs"]
 
 _USUAL = (
-    *("run", "status", "method", "backbone", "sampler", "way", "shot", "tasks"),
-    *("task-seed", "training-seed", "epochs", "recipe", "date", "estimates"),
+    *("run", "status", "method", "dataset", "way", "shot", "training-seed", "backbone", "sampler"),
+    *("tasks", "task-seed", "epochs", "recipe", "date", "estimates"),
 )
 _SPARE = (
-    *("recipe", "epochs", "date", "status", "task-seed", "training-seed", "way", "shot", "tasks"),
-    "sampler",
+    *("recipe", "epochs", "date", "task-seed", "sampler", "tasks", "backbone", "status"),
+    *("training-seed", "way", "shot", "dataset"),
 )
 """Columns left out on a narrow terminal, in this order."""
 
@@ -34,13 +33,14 @@ def runs() -> None:
 
     \b
     Examples:
-      fsf runs list --sort wacc-gap --filter dataset=planted
-      fsf runs show runs/renet-planted-fewstab-1a2b3c4d
-      fsf runs remove renet-planted-fewstab-1a2b3c4d
+      fsf runs list dataset=planted --sort wacc-gap
+      fsf runs show method=renet
+      fsf runs remove method=renet
     """
 
 
 @runs.command("list")
+@click.argument("selectors", metavar="[NAME=VALUE,...]...", nargs=-1)
 @shared("runs-dir")
 @click.option(
     "--columns",
@@ -53,35 +53,36 @@ def runs() -> None:
     metavar="COLUMN",
     help="Sort by a column; estimates from the largest down. -COLUMN reverses the order.",
 )
-@click.option(
-    "--filter",
-    "filters",
-    multiple=True,
-    metavar="COLUMN=PATTERN",
-    help="Only runs whose cell matches; * matches anything. Repeatable.",
-)
 @shared("json")
 def list_runs(
+    selectors: tuple[str, ...],
     runs_dir: Path,
     columns: str | None,
     sort: str | None,
-    filters: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """List every run with its settings and its estimates."""
+    """List runs with their settings and their estimates.
+
+    By default all; method=ncc,shot=5 lists those of which both are true. The name of a fact is
+    that of an option, or status; in a value, * stands for anything.
+
+    \b
+    Examples:
+      fsf runs list --sort wacc-gap
+      fsf runs list dataset=planted,shot=5
+      fsf runs list method=ncc 'method=proto*'
+    """
+    from fsframework.api.running import Runs
     from fsframework.api.running import runs as all_runs
     from fsframework.cli import render
 
     found = all_runs(runs_dir)
+    if selectors:
+        found = Runs(_selected(found, selectors, runs_dir))
     rows = [(run, {**run.settings, **run.estimates}) for run in found]
     names = [name.strip() for name in (columns or ",".join(_USUAL)).split(",") if name.strip()]
-    patterns = [_pattern(text) for text in filters]
     order = [sort.removeprefix("-")] if sort else []
-    _check_columns([*names, *order, *(column for column, _ in patterns)], found)
-    for column, pattern in patterns:
-        rows = [
-            row for row in rows if fnmatch.fnmatchcase(str(row[1].get(column, "")).lower(), pattern)
-        ]
+    _check_columns([*names, *order], found)
     if sort is not None:
         rows = _sorted(rows, order[0], backwards=sort.startswith("-"))
     if as_json:
@@ -103,7 +104,7 @@ def list_runs(
         told = {**cells, "status": " ".join([run.record.status, *sorted(set(marks))])}
         table.append([str(told.get(head, "")) for head in heads])
     below = [f"{mark} {caution}" for caution, mark in notes.items()]
-    for folder, reason in ({} if filters else found.broken).items():
+    for folder, reason in found.broken.items():
         cells = {"run": folder.name, "status": "broken"}
         table.append([cells.get(head, "") for head in heads])
         below.append(f"{folder.name} is broken: {reason}")
@@ -116,11 +117,13 @@ def _as_json(run: Run) -> dict[str, Any]:
     return {**run.settings, "estimates": estimates, "cautions": list(run.record.cautions)}
 
 
-def _pattern(text: str) -> tuple[str, str]:
-    column, equals, pattern = text.partition("=")
-    if not equals:
-        raise OptionError(f"--filter {text}: must be COLUMN=PATTERN, such as method=renet")
-    return column.strip(), pattern.strip().lower()
+def _selected(found: Sequence[Run], selectors: Sequence[str], place: Path) -> list[Run]:
+    """Return the runs that at least one of the selectors describes."""
+    from fsframework.statistics.facts import matching_runs
+
+    records = {run.name: run.record for run in found}
+    names = {name for one in selectors for name in matching_runs(one, records, str(place))}
+    return [run for run in found if run.name in names]
 
 
 def _check_columns(asked: Sequence[str], found: Sequence[Run]) -> None:
@@ -157,7 +160,7 @@ def _sorted(rows: _Rows, column: str, *, backwards: bool) -> _Rows:
 def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
     """Show one run: its estimates, options, versions and where it is.
 
-    RUN is a folder, or the name or beginning of the name of one in the runs folder.
+    RUN is a folder, a name or its beginning, or a selector such as method=ncc,shot=5.
     """
     from fsframework.api.running import load_run
     from fsframework.cli import render
@@ -185,7 +188,7 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
 def remove(run_list: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
     """Remove runs with their weights and outcomes; cached stages stay.
 
-    RUN is a folder, or the name or beginning of the name of one in the runs folder.
+    RUN is a folder, a name or its beginning, or a selector such as method=ncc,shot=5.
     """
     from fsframework.api.running import remove_run, run_folder
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsframework.api.launchers import (
+from fsf_tools.workers import (
     MOST_DEATHS,
     mapped,
     portable,

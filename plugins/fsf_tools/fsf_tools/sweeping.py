@@ -17,6 +17,7 @@ from fsf_tools.grids import (
     shown,
 )
 from fsf_tools.sweeps import Result, Sweep, check_options, planned_over, sweep_of
+from fsf_tools.workers import without_launcher
 from fsframework.api.components import plain_tree
 from fsframework.api.experiments import (
     ARGUMENTS,
@@ -28,7 +29,6 @@ from fsframework.api.experiments import (
     tree_of_call,
 )
 from fsframework.api.headlines import headline_of_run
-from fsframework.api.launchers import without_launcher
 from fsframework.api.running import Run, Runs
 from fsframework.api.session import Session, open_session
 from fsframework.errors import OptionError, argument

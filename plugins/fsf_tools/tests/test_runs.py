@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,9 +46,8 @@ def test_runs_are_sorted_by_numbers_as_numbers_and_by_estimates_from_the_largest
     values = [row["estimates"]["acc-random"]["value"] for row in rows]
     assert values == sorted(values, reverse=True)
     assert [row["tasks"] for row in json.loads(fsf("runs", "list", "--json").stdout)] == [6, 5, 7]
-    assert names(fsf, "--filter", "task-seed=1*", "--filter", "training-seed=1*") == ["a-ten"]
-    assert names(fsf, "--filter", "run=*O", "--filter", "way=2") == ["b-two", "c-zero"]
-    assert names(fsf, "--filter", "method=maml") == []
+    shown = fsf("runs", "list").stdout.splitlines()[0].split()
+    assert {"dataset", "way", "shot", "training-seed"} <= set(shown)
     (tmp_path / "runs/b-two/run.json").write_text("{")
     listed = fsf("runs", "list", "--columns", "run,status,task-seed")
     assert listed.stdout.splitlines()[0].split() == ["run", "status", "task-seed"]
@@ -55,15 +56,38 @@ def test_runs_are_sorted_by_numbers_as_numbers_and_by_estimates_from_the_largest
 
 
 @pytest.mark.usefixtures("three")
-def test_a_column_must_exist_even_if_no_run_passes_the_filter(fsf: Fsf) -> None:
-    for arguments in (("--columns", "shots"), ("--sort", "-shots"), ("--filter", "shots=1")):
-        done = fsf("runs", "list", *arguments, "--filter", "method=maml")
+def test_runs_are_selected_by_what_they_are(fsf: Fsf) -> None:
+    assert names(fsf, "task-seed=1*,training-seed=10") == ["a-ten"]
+    assert names(fsf, "tasks=5", "seed=0") == ["b-two", "c-zero"], "each selector adds runs"
+    assert names(fsf, "way=2.0,status=finished,n_per_class=8") == ["a-ten", "b-two", "c-zero"]
+    for selector, told in (
+        ("method=maml", "method is ncc"), ("shots=1", "did you mean"),
+        ("way=2,seed", "must be NAME=VALUE"),
+    ):  # fmt: skip
+        done = fsf("runs", "list", selector)
+        assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.usefixtures("three")
+def test_a_column_must_exist(fsf: Fsf) -> None:
+    for arguments in (("--columns", "shots"), ("--sort", "-shots")):
+        done = fsf("runs", "list", *arguments)
         assert done.returncode == 2
         assert "unknown column 'shots' (did you mean 'shot'?); known: run, folder" in done.stderr
-    done = fsf("runs", "list", "--filter", "seed")
-    assert "--filter seed: must be COLUMN=PATTERN" in done.stderr
-    done = fsf("runs", "list", "--columns", "run,acc-random", "--filter", "method=maml")
-    assert done.returncode == 0, "the estimate exists, though no run is left"
+
+
+def test_a_list_of_runs_needs_no_torch() -> None:
+    code = """
+import sys
+from fsframework.cli.main import main
+sys.argv = ["fsf", "runs", "list"]
+try:
+    main()
+except SystemExit:
+    pass
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.usefixtures("three")

@@ -51,7 +51,7 @@ def export(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Copy finished runs into MLflow, or into offline runs of Weights & Biases.
 
-    RUN is a folder, or the name or beginning of the name of one in the runs folder.
+    RUN is a folder, a name or its beginning, or a selector such as method=ncc,shot=5.
     A tracker gets the options, estimates, training curve, notes and versions of a run,
     and its run.json and curve.csv. It has each experiment once: exporting again updates
     it. A run that is unfinished or damaged is named; the others go on, and the exit
@@ -60,7 +60,7 @@ def export(  # noqa: PLR0913 - the options of the command
     \b
     Examples:
       fsf runs export runs/* --to mlflow --uri sqlite:///mlflow.db
-      fsf runs export renet-planted --to wandb --dir ./tracking --weights
+      fsf runs export method=renet --to wandb --dir ./tracking --weights
     """
     from fsf_trackers.exporting import export_runs
     from fsframework.cli import render

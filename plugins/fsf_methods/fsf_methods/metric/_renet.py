@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsf_methods.metric._layers import fold
 from fsframework.interfaces import (
     Backbone,
     Batch,
@@ -251,21 +252,9 @@ class _ConvNorm(nn.Module):
 
     def forward(self, x: Tensor, dilation: tuple[int, int] = (1, 1)) -> Tensor:
         if not self.training:
-            return functional.conv2d(x, *self.folded(), dilation=dilation)
+            return functional.conv2d(x, *fold(self.conv, self.norm), dilation=dilation)
         normed: Tensor = self.norm(functional.conv2d(x, self.conv.weight, dilation=dilation))
         return normed
-
-    def folded(self) -> tuple[Tensor, Tensor]:
-        """Return weight and bias of the convolution that includes the BatchNorm.
-
-        They use the current parameters; nothing is cached that could become stale.
-        """
-        norm = self.norm
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
-        shift = norm.bias - norm.running_mean * scale
-        return self.conv.weight * scale[:, None, None, None], shift
 
 
 # Below, correlations of pairs of images are tensors (m, h, w, n, u, v, c): m support images and for
@@ -320,10 +309,10 @@ class _SeparableConv4d(nn.Module):
         Everything after the ReLU is linear: one convolution over (u, v) directly to the output
         channels suffices, with 1/16 of the work where there is only one of these.
         """
-        uv_weight, uv_bias = self.over_uv.folded()
-        mix, mix_bias = self.over_channels.folded()
+        uv_weight, uv_bias = fold(self.over_uv.conv, self.over_uv.norm)
+        mix, mix_bias = fold(self.over_channels.conv, self.over_channels.norm)
         mix = mix.flatten(1)
-        over_hw = _over_hw(size, *self.over_hw.folded())
+        over_hw = _over_hw(size, *fold(self.over_hw.conv, self.over_hw.norm))
         over_uv = _over_uv(
             size, torch.einsum("om,mikl->oikl", mix, uv_weight), mix @ uv_bias + mix_bias
         )

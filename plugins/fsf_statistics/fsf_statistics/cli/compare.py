@@ -102,10 +102,11 @@ def compare(  # noqa: PLR0913 - a parameter per option
 ) -> None:
     """Compare methods on equal tasks: who is best, and who cannot be distinguished.
 
-    SOURCE is a run (folder, name or its beginning), a folder of runs, a file of
-    accuracies (.pt, CSV, Parquet; a column per method) or a folder of such files.
-    LABEL=SOURCE gives it another name. Runs that differ only in their training seed
-    are one method, unless they have labels of their own.
+    SOURCE is a run (folder, name or its beginning, or a selector such as
+    method=ncc,shot=5), a folder of runs, a file of accuracies (.pt, CSV, Parquet;
+    a column per method) or a folder of such files. LABEL=SOURCE gives it another name.
+    Runs that differ only in their training seed are one method, unless they have labels
+    of their own.
 
     \b
     A statistic such as wacc is compared in every arm that the runs share,
@@ -118,8 +119,8 @@ def compare(  # noqa: PLR0913 - a parameter per option
 
     \b
     Examples:
-      fsf compare protonet-planted renet-planted
-      fsf compare protonet-planted renet-planted --statistic gap --interval bca
+      fsf compare method=protonet method=renet
+      fsf compare method=protonet method=renet --statistic gap --interval bca
       fsf compare runs --by-tasks --baseline protonet --format latex
       fsf compare results.csv --scope open
     """

@@ -24,13 +24,13 @@ __all__ = ["curve"]
 def curve(run: str, tensorboard_dir: Path | None, runs_dir: Path, as_json: bool) -> None:
     """Show the curve of a run's training, epoch by epoch.
 
-    RUN is a folder, or the name or beginning of the name of one in the runs folder.
+    RUN is a folder, a name or its beginning, or a selector such as method=ncc,shot=5.
     The file curve.csv in its folder has the numbers; fsf figure training draws them.
 
     \b
     Examples:
-      fsf runs curve renet-planted
-      fsf runs curve renet-planted --tensorboard-dir ./events
+      fsf runs curve method=renet
+      fsf runs curve method=renet --tensorboard-dir ./events
     """
     import fsframework as fsf
     from fsframework.cli import render

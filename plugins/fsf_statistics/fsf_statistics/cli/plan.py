@@ -133,9 +133,9 @@ def plan(  # noqa: PLR0913 - a parameter per option
 
     \b
     Examples:
-      fsf plan runs/ncc-planted-random-1a2b3c4d
-      fsf plan ncc-planted protonet-planted --difference 1
-      fsf plan ncc-planted --class-sizes 600x20 --choose by-what-is-left
+      fsf plan method=ncc
+      fsf plan method=ncc method=protonet --difference 1
+      fsf plan method=ncc --class-sizes 600x20 --choose by-what-is-left
       fsf plan --class-sizes 600x20 --shot 1
       fsf plan --dataset folder:./images --task-sd 9 --correlation 0.7
     """

@@ -77,7 +77,7 @@ def rank(  # noqa: PLR0913 - a parameter per option
     Examples:
       fsf rank results.csv --columns wacc_r wacc_a
       fsf rank table3.csv --columns wAcc-A wAcc-R --pivot metric --value value_percent --by shot
-      fsf rank ncc-planted maml-planted renet-planted --columns wacc-random wacc-biased
+      fsf rank method=ncc method=maml method=renet --columns wacc-random wacc-biased
     """
     from fsf_statistics.cli import _compare_views as views
     from fsf_statistics.ranking import rank, read_columns

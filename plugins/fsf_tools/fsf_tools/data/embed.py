@@ -26,7 +26,7 @@ def embed(context: click.Context, /, as_json: bool, **_: Any) -> None:
 
     \b
     Examples:
-      fsf data embed --model renet-planted --dataset folder:./images
+      fsf data embed --model method=renet --dataset folder:./images
       fsf data embed --method ncc --backbone timm:tf_efficientnet_lite0 \\
                      -o training.epochs=0 --dataset folder:./images --launcher local
     """

@@ -11,18 +11,37 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from fsframework.components.options import Given
-from fsframework.components.registry import Registry
-from fsframework.components.resolution import plain
-from fsframework.engine.progress import Reporter
-from fsframework.engine.session import Session, Workspace
+from fsframework.api.components import Given, component, plain
+from fsframework.api.experiments import merged
+from fsframework.api.session import Session, Workspace, open_session
 from fsframework.errors import OptionError, Voice, speaking, voice
 from fsframework.interfaces.launcher import Launcher, WorkerDied
 
-__all__ = ["MOST_DEATHS", "mapped", "portable", "worker_session"]
+__all__ = ["MOST_DEATHS", "mapped", "portable", "without_launcher", "worker_session"]
 
 MOST_DEATHS = 3
 """An item whose workers died so often in a row without any progress is given up."""
+
+
+def without_launcher(
+    trees: Sequence[Mapping[str, Any]], session: Session
+) -> tuple[Launcher | None, list[dict[str, Any]]]:
+    """Return the launcher that trees of options ask for, if any, and the trees without it.
+
+    Args:
+        trees: of ``Given``; earlier ones take precedence.
+        session: whose plugins are available.
+
+    Raises:
+        PluginError: the launcher is unknown or cannot be loaded.
+        OptionError: an option of it is not allowed.
+    """
+    asked = merged(*({"launcher": tree["launcher"]} for tree in trees if "launcher" in tree))
+    rest = [{key: node for key, node in tree.items() if key != "launcher"} for tree in trees]
+    if not asked:
+        return None, rest
+    made: Launcher = component(session.registry, "launcher", asked["launcher"]).create()
+    return made, rest
 
 
 def portable(node: Any, name: str) -> Any:
@@ -54,7 +73,9 @@ def portable(node: Any, name: str) -> Any:
 @functools.lru_cache(maxsize=1)
 def worker_session(workspace: Workspace, plugins: tuple[str, ...]) -> Session:
     """Return the session of a worker, which has the plugin classes of some files."""
-    return Session(Registry(plugins), workspace, Reporter())
+    return open_session(
+        runs_dir=workspace.runs, cache_dir=workspace.cache, plugins=plugins, progress=False
+    )
 
 
 def mapped(

@@ -14,33 +14,22 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from filelock import FileLock, Timeout
 
-import fsframework
-from fsframework._calls import text_of
-from fsframework._digest import digest_of
-from fsframework._files import atomic_write
-from fsframework._reading import read_file
-from fsframework.components.resolution import canonical
-from fsframework.engine.configuration import Experiment, resolve_experiment
-from fsframework.engine.mapping import MOST_DEATHS, mapped, portable, worker_session
-from fsframework.engine.progress import Advance, Reporter
-from fsframework.engine.run import run_experiment
-from fsframework.engine.session import Session, Workspace
-from fsframework.engine.stages import stage_digests
+from fsf_tools.workers import MOST_DEATHS, mapped, portable, worker_session
+from fsframework.api.experiments import resolved
+from fsframework.api.running import load_run, run_resolved
+from fsframework.api.session import Advance, Reporter, Session, Workspace
 from fsframework.errors import FsfError, RecordError, refusal
 from fsframework.interfaces.launcher import Launcher, WorkerDied
-from fsframework.records import RunRecord, load_outcomes
+from fsframework.launchers.calls import text_of
+from fsframework.values import atomic_write, read_file
 
-__all__ = ["Ended", "Item", "SweepFolder", "group_of", "key_of_experiment", "run_items"]
-
-_INDIFFERENT = ("offline",)
-"""Settings that change neither the run nor what its record tells."""
+__all__ = ["Ended", "Item", "SweepFolder", "run_items"]
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,11 +147,11 @@ class SweepFolder:
         if found is None or found.status != "finished":
             return None
         try:
-            record = RunRecord.load(self.runs / found.run)
-            load_outcomes(self.runs / found.run, record)
+            run = load_run(self.runs / found.run)
+            _ = run.outcomes  # reads them
         except FsfError:
             return None
-        return found if record.status == "finished" else None
+        return found if run.record.status == "finished" else None
 
     def doing(self, key: str) -> str:
         """Return what the log says last."""
@@ -263,7 +252,7 @@ def _run(item: Item, session: Session, tell: Callable[[str], None]) -> Ended:
 def _attempt(item: Item, session: Session, log: _Log) -> Ended:
     log.write(begins=item.name, text=item.name)
     try:
-        made = run_experiment(resolve_experiment(session.registry, item.tree), session)
+        made = run_resolved(resolved(item.tree, session), session)
     except FsfError as error:
         return Ended(status="failed", reason=" ".join(str(error).split()))
     except Exception as error:
@@ -372,41 +361,3 @@ def _elsewhere(
             log = _Log(folder.log(items[index].key), lambda text: None)
             log.write(**msgspec.structs.asdict(result))
         yield index, result
-
-
-def key_of_experiment(experiment: Experiment, data_fingerprint: str) -> str:
-    """Return the digest of everything that an experiment is told, its code and its data.
-
-    Unlike the fingerprint of its run, it needs neither words nor tasks; nor does it know the device
-    that ``auto`` becomes, which may differ where workers run.
-    """
-    options = {k: v for k, v in experiment.options.items() if k not in _INDIFFERENT}
-    return digest_of(
-        "experiment",
-        fsframework.__version__,
-        canonical([options, experiment.name]),
-        [_or_error(attrgetter("fingerprint"), one) for one in experiment.components()],
-        [data_fingerprint, _or_error(stage_digests, experiment.stages)],
-    )[:24]
-
-
-def _or_error(read: Callable[[Any], Any], of: Any) -> str:
-    """Return what is read as a text, or why it cannot be read, as the run will say."""
-    try:
-        return canonical(read(of))
-    except (FsfError, OSError) as error:
-        return str(error)
-
-
-def group_of(experiment: Experiment) -> str:
-    """Return what an experiment trains, or else what computes its features.
-
-    Of two with an equal text that start at once, the second waits for the weights of the first.
-    """
-    parts = [experiment.dataset, experiment.backbone]
-    told: list[Any] = [experiment.settings.image_size]
-    if experiment.learns:
-        parts.append(experiment.method)
-        shape = [experiment.sampler.options.get(name) for name in ("n_way", "n_shot")]
-        told += [experiment.options["training"], experiment.settings.training_seed, shape]
-    return canonical([*told, *(part.to_json() for part in parts)])
