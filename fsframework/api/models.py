@@ -54,6 +54,7 @@ from fsframework.values import (
     IntArray,
     QueryBatch,
     TaskSet,
+    Texts,
     UInt8Array,
 )
 
@@ -479,11 +480,11 @@ def _rows(arms: Arms, source: Dataset, pool: ImagePool | None) -> IntArray:
         )
     for tasks in arms.values():
         tasks.verify(pool)
-    position = {key: i for i, key in enumerate(source.keys)}
-    try:
-        return np.array([position[key] for key in pool.keys], dtype=np.int64)
-    except KeyError as error:
-        raise DataError(f"the pool has {error}, which is not an image of the data set") from None
+    rows = Texts.of(source.keys).find(pool.keys)
+    if (rows < 0).any():
+        key = pool.keys[int(rows.argmin())]
+        raise DataError(f"the pool has {key!r}, which is not an image of the data set")
+    return rows
 
 
 def _pools(source: Dataset) -> Iterator[ImagePool]:

@@ -12,7 +12,7 @@ from fsframework.api.running import Run
 from fsframework.api.session import open_session
 from fsframework.errors import FsfError, RecordError
 from fsframework.interfaces.dataset import Dataset
-from fsframework.values import IntArray, UInt8Array
+from fsframework.values import IntArray, Texts, UInt8Array
 
 __all__ = ["RunImages"]
 
@@ -36,15 +36,14 @@ class RunImages:
         registry = open_session(plugins=plugins, progress=False).registry
         described = record.components["dataset"].to_tree()
         self.dataset: Dataset = component(registry, "dataset", described).create()
-        self._keys, self._size = run.pool.keys, record.seen_size
-        self._rows = {key: row for row, key in enumerate(self.dataset.keys)}
+        self._size = record.seen_size
+        self._rows = Texts.of(self.dataset.keys).find(run.pool.keys)
 
     def read(self, indices: Sequence[int] | IntArray) -> Mapping[int, UInt8Array]:
         """Return those of some images that can still be read; see ``Run.images``."""
         found: dict[int, UInt8Array] = {}
         for index in np.unique(np.asarray(indices, np.int64)).tolist():
-            row = self._rows.get(self._keys[index])
-            if row is None:
+            if (row := int(self._rows[index])) < 0:
                 continue
             try:
                 if self._size is None:

@@ -35,7 +35,14 @@ from fsframework.errors import DataError, FsfError, PluginError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, Captioner
 from fsframework.interfaces.selector import WordSelector
-from fsframework.values import AttributeTable, BoolArray, ImageRecord, IntArray, digest_of
+from fsframework.values import (
+    AttributeTable,
+    BoolArray,
+    ImageRecord,
+    IntArray,
+    Texts,
+    digest_of,
+)
 
 __all__ = ["Detection"]
 
@@ -75,7 +82,7 @@ class Detection:
     device: str = "auto"
     offline: bool = False
     batch_size: int = 0
-    keys: tuple[str, ...] = field(init=False)
+    keys: Texts = field(init=False)
     """Keys of the split's images."""
     notes: tuple[str, ...] = field(init=False)
     """What a user should know about the detector's words."""
@@ -84,7 +91,8 @@ class Detection:
 
     def __post_init__(self) -> None:
         self._indices = self.dataset.split_indices(self.split)
-        self.keys = tuple(self.dataset.keys[i] for i in self._indices)
+        keys = Texts.of(self.dataset.keys)
+        self.keys = keys.take(self._indices)
         self._detector: AttributeDetector = self.component.create()
         _check_declared(self._detector)
         needs_pixels, device = self._detector.consumes == "pixels", "cpu"
@@ -95,8 +103,7 @@ class Detection:
         self.identity = self._identity()
         usual = _IMAGES_PER_CALL["cuda" if device.startswith("cuda") else "cpu"]
         self.batch_size = self.batch_size or (usual if needs_pixels else _RECORDS_PER_CALL)
-        inside = set(self._indices.tolist())
-        others = tuple(key for i, key in enumerate(self.dataset.keys) if i not in inside)
+        others = keys.take(np.setdiff1d(np.arange(len(keys)), self._indices))
         self.notes = tuple(self._detector.notes(self.keys, others))
         selector = self._selector
         for note in (*self.notes, *(selector.notes() if selector is not None else ())):
@@ -254,7 +261,7 @@ class Detection:
             **self._provenance,
             "unreadable": f"{len(self.failed)} of {len(self.keys)} images",
         }
-        keys = tuple(self.keys[place] for place in places)
+        keys = self.keys.take(places)
         shown = None if selector is None else captions
         return AttributeTable.from_words(keys, words(), provenance, shown)
 
@@ -343,7 +350,7 @@ class _Log:
         keys: of all images of the split.
     """
 
-    def __init__(self, path: Path, identity: str, keys: tuple[str, ...]) -> None:
+    def __init__(self, path: Path, identity: str, keys: Texts) -> None:
         self.path, self._keys = path, keys
         self._header = json.dumps({"what": "answers", "identity": identity}).encode() + b"\n"
         self._offset = np.full(len(keys), -1, np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,6 @@ class Prepared:
         arms: the tasks of each arm.
         device: to compute on.
         notes: what a reader of the numbers must know.
-        fingerprint: of the run, and ``group``; see ``run_identity``.
     """
 
     experiment: Experiment
@@ -76,8 +76,12 @@ class Prepared:
     arms: Arms
     device: torch.device
     notes: tuple[str, ...]
-    fingerprint: str
-    group: str
+
+    @cached_property
+    def identity(self) -> tuple[str, str]:
+        """The fingerprint of the run and that of its group, which need the state of all files."""
+        data = self.source.dataset.fingerprint
+        return run_identity(self.experiment, data, self.pool, self.arms, self.device.type)
 
 
 def prepare(experiment: Experiment, session: Session) -> Prepared:
@@ -115,8 +119,7 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
         *_split_notes(experiment.settings, trains=trains),
         *pixel_notes(source, settings, device),
     )
-    identity = run_identity(experiment, dataset.fingerprint, pool, arms, device.type)
-    return Prepared(experiment, source, pool, arms, device, notes, *identity)
+    return Prepared(experiment, source, pool, arms, device, notes)
 
 
 def with_fitted_stages(
@@ -279,7 +282,7 @@ def _split_notes(settings: Settings, *, trains: bool) -> Iterator[str]:
 
 def _task_notes(arms: Arms, pool: ImagePool, *, placebo: bool) -> Iterator[str]:
     if pool.attributes is not None:
-        without = int((~pool.attributes.bits.any(axis=1)).sum())
+        without = int((pool.attributes.words_per_image() == 0).sum())
         if without:
             yield f"{without} of {len(pool)} images have no attribute"
     for arm, chosen in arms.items():

@@ -91,7 +91,7 @@ def run_experiment(experiment: Experiment, session: Session) -> RunResult:
     timer = _Timer()
     with timer("tasks"):
         prepared = prepare(experiment, session)
-    running = session.workspace.cache / "running" / prepared.fingerprint[:24]
+    running = session.workspace.cache / "running" / prepared.identity[0][:24]
     with held(running, session.reporter.note):
         return _Job(prepared, session, timer).run()
 
@@ -143,7 +143,7 @@ class _Job:
         why = f"{self.folder} holds another run"
         try:
             record = RunRecord.load(self.folder)
-            if record.fingerprint == self.prepared.fingerprint:
+            if record.fingerprint == self.prepared.identity[0]:
                 return record
         except RecordVersionError:
             raise
@@ -386,7 +386,7 @@ def _folder_name(prepared: Prepared) -> str:
         "placebo" if settings.placebo else "",
         f"{tested.n_way}w{tested.n_shot}s",
         f"seed{settings.training_seed}" if experiment.learns else "",
-        prepared.fingerprint[:8],
+        prepared.identity[0][:8],
     ]
     plain = (re.sub(r"[^\w.]+", "-", part[:40]).strip("-.") for part in parts)
     return "-".join(filter(None, plain))
@@ -412,8 +412,8 @@ def _new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> Run
     if pool.attributes is not None:
         digests["attributes"] = pool.attributes.fingerprint
     return RunRecord(
-        fingerprint=prepared.fingerprint,
-        group=prepared.group,
+        fingerprint=prepared.identity[0],
+        group=prepared.identity[1],
         status="unfinished",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         name=experiment.name,

@@ -353,5 +353,5 @@ def size_text(pool: ImagePool) -> str:
     )
     if pool.attributes is None:
         return text
-    words = len(set(pool.attributes.csr()[1].tolist()))
+    words = np.count_nonzero(np.bincount(pool.attributes.indices))
     return f"{text}, {words:,} {'word' if words == 1 else 'words'}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
 import itertools
@@ -10,15 +9,15 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fsframework._reading import open_file, text_lines
 from fsframework.engine.detection import Detection
 from fsframework.engine.options import WordChoice
 from fsframework.engine.progress import Reporter
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.values import AttributeTable, ImagePool
+from fsframework.values import AttributeTable, ImagePool, Texts, read_csv
 
 __all__ = [
     "pool_with_attributes",
@@ -96,7 +95,7 @@ def pool_with_attributes(
 
 
 def _demand_words(pool: ImagePool, otherwise: str) -> None:
-    if pool.attributes is None or not pool.attributes.bits.any():
+    if pool.attributes is None or not pool.attributes.indices.size:
         raise DataError(otherwise)
 
 
@@ -118,8 +117,8 @@ def _found(pool: ImagePool, source: str | None) -> tuple[AttributeTable, str]:
     if name not in pool.metadata:
         near = close_matches(name, pool.metadata)
         raise DataError(f"{argument('attributes', source)}: no such column{near}{columns}")
-    words = [_split(cell) for cell in pool.metadata[name]]
-    table = AttributeTable.from_words(pool.keys, words, {"source": source})
+    lists = [_lists(Texts.of(pool.metadata[name]).array)]
+    table = AttributeTable.from_lists(pool.keys, lists, provenance={"source": source})
     return _separated(table, argument("attributes", source)), source
 
 
@@ -138,13 +137,11 @@ def _separated(table: AttributeTable, called: str) -> AttributeTable:
     return table
 
 
-def _split(cell: str) -> frozenset[str]:
-    return frozenset(word.strip() for word in cell.split(_SEPARATOR)) - {""}
-
-
 def _absent(pool: ImagePool, table: AttributeTable, source: str) -> list[str]:
     """Return a sentence on how many images a table lacks: it may be of another split."""
-    absent = 0 if table.keys is pool.keys else len(set(pool.keys) - set(table.keys))
+    if table.keys == pool.keys:
+        return []
+    absent = int((Texts.of(table.keys).find(pool.keys) < 0).sum())
     if not absent:
         return []
     split = table.provenance.get("split")
@@ -175,28 +172,36 @@ def _captions(path: Path) -> str:
 
 def _read_csv(path: Path) -> AttributeTable:
     """Read the columns ``key`` and ``words``; the words of a cell are separated by ``;``."""
-    words: dict[str, frozenset[str]] = {}
-    try:
-        rows = csv.reader(text_lines(open_file(path)))
-        names = next(rows, [])
-        if [names.count(name) for name in ("key", "words")] != [1, 1]:
+
+    def demand_header(names: list[str]) -> None:
+        if not {"key", "words"} <= {*names} or len({*names}) < len(names):
             raise DataError(
-                f"{path}: row 1 must name the columns key and words, once each; {_captions(path)}"
+                f"{path}: row 1 must name the columns key and words, and each column once; "
+                f"{_captions(path)}"
             )
-        for number, cells in enumerate(filter(None, rows), start=2):
-            if len(cells) != len(names):
-                raise DataError(f"{path}: row {number} does not have as many cells as row 1")
-            key = cells[names.index("key")]
-            if not key or key in words:
-                fault = f"repeats the key {key!r}" if key else "has no key"
-                raise DataError(f"{path}: row {number} {fault}")
-            words[key] = _split(cells[names.index("words")])
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except (OSError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path}: cannot be read ({reason})") from None
-    return AttributeTable.from_words(tuple(words), words.values(), {"file": path.name})
+
+    columns, rows, wrong = read_csv(path, demand_header)
+    keys = Texts([columns["key"]])
+    for place in keys.repeated[:1]:
+        wrong[rows[place]] = f"repeats the key {keys[place]!r}"
+    if (nameless := keys.find([""])[0]) >= 0:
+        wrong[rows[nameless]] = "has no key"
+    if wrong:
+        raise DataError(f"{path}: row {min(wrong)} {wrong[min(wrong)]}")
+    lists = map(_lists, columns["words"].chunks)
+    return AttributeTable.from_lists(keys, lists, provenance={"file": path.name})
+
+
+def _lists(cells: Any) -> Any:
+    """Return the words of an Arrow array of cells as lists."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    split = pc.split_pattern(cells, _SEPARATOR)
+    flat = split.values.cast(pa.string()).dictionary_encode()
+    words = [word.strip() for word in flat.dictionary.to_pylist()]
+    offsets = split.offsets.cast(pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.DictionaryArray.from_arrays(flat.indices, words))
 
 
 READERS: Mapping[str, Callable[[Path], AttributeTable]] = {
@@ -226,20 +231,15 @@ def without_dropped_words(pool: ImagePool, words: WordChoice) -> ImagePool:
     drop = set(words.drop_words)
     if words.drop_words_in_classes is not None:
         drop |= words_in_classes(pool, words.drop_words_in_classes).keys()
-    starts, columns = table.csr()
-    keep = np.bincount(columns, minlength=len(table.words)) >= words.min_count
+    keep = np.bincount(table.indices, minlength=len(table.words)) >= words.min_count
     keep &= np.array([word not in drop for word in table.words], dtype=bool)
     if keep.all():
         return pool
-    rows = np.repeat(np.arange(len(table)), np.diff(starts))
-    stay = keep[columns]
-    left = AttributeTable.from_indices(
-        table.keys,
-        [word for word, kept in zip(table.words, keep, strict=True) if kept],
-        rows[stay],
-        (np.cumsum(keep) - 1)[columns[stay]],
-        table.provenance,
-        table.captions,
+    left = table.without(np.flatnonzero(~keep[table.indices]))
+    left = dataclasses.replace(
+        left,
+        words=tuple(itertools.compress(table.words, keep)),
+        indices=(np.cumsum(keep, dtype=np.int32) - 1)[left.indices],
     )
     return dataclasses.replace(pool, attributes=left)
 
@@ -260,23 +260,21 @@ def without_class_words(pool: ImagePool) -> ImagePool:
     (('cat',), ('dogs',))
     """
     table = _table_of(pool)
-    bits = table.bits.copy()
     tokens = [_tokens(word) for word in table.words]
     having: dict[str, list[int]] = {}
     for index, own in enumerate(tokens):
         for form in {form for token in own for form in _singulars(token)}:
             having.setdefault(form, []).append(index)
+    naming: list[tuple[int, int]] = []  # pairs of a class and a word that names it
     for label, class_name in enumerate(pool.class_names):
         names = class_words(class_name)
         near = {index for name in names for index in having.get(name, ())}
-        if named := [index for index in near if _names(tokens[index], names)]:
-            mask = np.zeros(len(table.words), bool)
-            mask[named] = True
-            bits[pool.members(label)] &= ~np.packbits(mask, bitorder="little")
-    if np.array_equal(bits, table.bits):
-        return pool
-    bits.flags.writeable = False  # or the table would hold a copy
-    return dataclasses.replace(pool, attributes=dataclasses.replace(table, bits=bits))
+        naming += [(label, index) for index in near if _names(tokens[index], names)]
+    labels, words = np.array(naming, np.int64).reshape(-1, 2).T
+    pairs = np.flatnonzero(np.isin(np.arange(len(table.words)), words)[table.indices])
+    codes = pool.labels[table.images_of(pairs)] * len(table.words) + table.indices[pairs]
+    left = table.without(pairs[np.isin(codes, labels * len(table.words) + words)])
+    return pool if left is table else dataclasses.replace(pool, attributes=left)
 
 
 def words_in_classes(pool: ImagePool, share: float = _NEARLY_ALL) -> dict[str, int]:

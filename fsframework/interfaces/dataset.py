@@ -13,7 +13,7 @@ from PIL import Image
 from fsframework._calls import about, checked
 from fsframework.errors import DataError
 from fsframework.interfaces.component import Configurable
-from fsframework.values import ImagePool, IntArray, UInt8Array
+from fsframework.values import ImagePool, IntArray, Texts, UInt8Array
 
 __all__ = ["About", "Dataset", "Decoding"]
 
@@ -79,8 +79,8 @@ class Dataset(Configurable, ABC, kind="dataset"):
     native_size: int | None = None
     """Height and width of the images in pixels, as intended; ``None`` where they vary."""
 
-    keys: tuple[str, ...]
-    """One unique string per image, the same on all machines."""
+    keys: Sequence[str]
+    """One unique string per image, the same on all machines; ``Texts`` where there are many."""
 
     labels: IntArray
     """int64 ``(n,)``, index into ``class_names``."""
@@ -95,7 +95,7 @@ class Dataset(Configurable, ABC, kind="dataset"):
     """The splits whose images have no labels: all images of such a split have one class, which only
     stands for their lack. Methods that learn without labels can be trained on it."""
 
-    metadata: Mapping[str, tuple[str, ...]]
+    metadata: Mapping[str, Sequence[str]]
     """Columns of one string per image. Where a data set has them, ``words`` holds attribute words
     separated by ``;`` and ``caption`` a sentence."""
 
@@ -193,10 +193,13 @@ class Dataset(Configurable, ABC, kind="dataset"):
     def _pool(self, split: str) -> ImagePool:
         indices = self.split_indices(split)
         present, labels = np.unique(self.labels[indices], return_inverse=True)
+        texts = {"": self.keys, **self.metadata}
+        if indices.size < len(self.keys):
+            texts = {name: Texts.of(own).take(indices) for name, own in texts.items()}
         return ImagePool(
-            tuple(self.keys[i] for i in indices),
+            texts.pop(""),
             labels,
             tuple(self.class_names[c] for c in present),
-            {name: tuple(column[i] for i in indices) for name, column in self.metadata.items()},
+            texts,
             labelled=split not in self.unlabelled,
         )

@@ -16,7 +16,7 @@ from fsframework.testing._suite import (
     require_option,
     variants,
 )
-from fsframework.values import IntArray, digest_of
+from fsframework.values import IntArray, Texts, digest_of
 
 suite = Suite(Dataset)
 
@@ -31,8 +31,9 @@ def _sample(dataset: Dataset) -> IntArray:
 
 
 def _require_strings(values: object, what: str) -> None:
-    require(isinstance(values, tuple), f"{what} must be a tuple, not {type(values).__name__}")
-    assert isinstance(values, tuple)
+    kind = type(values).__name__
+    require(isinstance(values, (tuple, Texts)), f"{what} must be a tuple or Texts, not {kind}")
+    assert isinstance(values, (tuple, Texts))
     odd = [value for value in values if not isinstance(value, str)]
     require(not odd, f"{what} must hold strings, not {odd[:1]}")
 

@@ -383,7 +383,9 @@ def _content(pool: ImagePool) -> dict[str, str]:
         "members": digest_of(*(pool.members(c) for c in range(len(pool.class_names)))),
     }
     if pool.attributes is not None:
-        content["attributes"] = digest_of(pool.attributes.words, pool.attributes.bits)
+        content["attributes"] = digest_of(
+            pool.attributes.words, pool.attributes.indptr, pool.attributes.indices
+        )
     return content
 
 

@@ -49,10 +49,8 @@ def toy_pool(n_classes: int = 12, n_images: int = 80, n_words: int = 20) -> Imag
     if n_words:
         rng = np.random.default_rng(0)
         order = rng.permuted(np.tile(np.arange(n_words), (len(keys), 1)), axis=1)
-        columns = order[:, :_WORDS_AN_IMAGE].reshape(-1)
-        rows = np.repeat(np.arange(len(keys)), columns.size // len(keys))
-        words = [f"word-{w:02}" for w in range(n_words)]
-        table = AttributeTable.from_indices(keys, words, rows, columns)
+        words = [[f"word-{w:02}" for w in own] for own in order[:, :_WORDS_AN_IMAGE]]
+        table = AttributeTable.from_words(keys, words)
     labels = np.repeat(np.arange(n_classes), n_images)
     return ImagePool(keys, labels, names, {"context": contexts}, table)
 

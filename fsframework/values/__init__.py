@@ -1,12 +1,13 @@
 """The values that flow between stages: frozen, array-backed, validated, with ``save`` and ``load``.
 
 ``ImagePool`` -> ``AttributeTable`` -> ``TaskSet`` -> ``Outcomes`` -> ``Estimate``. Only NumPy is
-imported here; PyArrow and safetensors are imported by the ``save`` and ``load`` that need them.
+imported here; PyArrow is imported with the first column of text, safetensors by ``save`` and
+``load``.
 
-``open_file``, ``read_file`` and ``read_parquet`` read files of a user and refuse pipes, devices and
-what is too large; ``check_file`` only checks. ``atomic_write`` and ``atomic_path`` write whole or
-not at all. ``text_lines``, ``parse_json`` and ``parse_toml``
-bound length and depth.
+``open_file``, ``read_file``, ``read_csv`` and ``read_parquet`` read files of a user and refuse
+pipes, devices and what is too large; ``check_file`` only checks. ``atomic_write`` and
+``atomic_path`` write whole or not at all. ``text_lines``, ``parse_json`` and ``parse_toml`` bound
+length and depth.
 """
 
 from fsframework._digest import digest_of
@@ -22,7 +23,8 @@ from fsframework._reading import (
 )
 from fsframework._tables import data_frame, first_rows, footnotes, html_table, text_table
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
-from fsframework.values._formats import SCHEMA_VERSION, read_parquet
+from fsframework.values._formats import SCHEMA_VERSION, read_csv, read_parquet
+from fsframework.values._texts import Texts
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast, label_in_arms
 from fsframework.values.attributes import AttributeTable
 from fsframework.values.estimate import Estimate, Estimates, measure_name, table_of
@@ -50,6 +52,7 @@ __all__ = [
     "QueryBatch",
     "Scope",
     "TaskSet",
+    "Texts",
     "UInt8Array",
     "atomic_path",
     "atomic_write",
@@ -68,6 +71,7 @@ __all__ = [
     "parse_json",
     "parse_number",
     "parse_toml",
+    "read_csv",
     "read_file",
     "read_parquet",
     "size_text",

@@ -18,7 +18,6 @@ __all__ = [
     "FloatArray",
     "IntArray",
     "UInt8Array",
-    "first_duplicate",
     "frozen",
     "named",
     "read_only",
@@ -67,19 +66,6 @@ copyreg.pickle(MappingProxyType, lambda mapping: (_frozen_mapping, (dict(mapping
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     array.flags.writeable = False
     return array
-
-
-def first_duplicate(values: Sequence[str]) -> str | None:
-    # Sorted hashes take an eighth of the memory of a set; equal ones are then compared by value.
-    hashes = np.sort(np.fromiter(map(hash, values), np.int64, len(values)))
-    if not (hashes[1:] == hashes[:-1]).any():
-        return None
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    return None
 
 
 def named(words: Sequence[str], most: int = 3) -> str:

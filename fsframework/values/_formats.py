@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import collections
+import csv
+import functools
 import json
 import reprlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
+import numpy as np
 
 from fsframework._files import atomic_path
-from fsframework._reading import VersionError, check_file, check_version, parse_json
+from fsframework._reading import (
+    VersionError,
+    check_file,
+    check_version,
+    open_file,
+    parse_json,
+    text_lines,
+)
 from fsframework.errors import DataError
+from fsframework.values._arrays import IntArray
+from fsframework.values._texts import Texts
 
 __all__ = [
     "SCHEMA_VERSION",
     "is_text",
     "parquet_header",
+    "read_csv",
     "read_header",
     "read_parquet",
     "text_column",
@@ -31,6 +46,9 @@ SCHEMA_VERSION = 2
 _MOST_ROWS = 100_000_000
 _MOST_BYTES = 1 << 33
 """Rows, and bytes of unpacked columns, up to which a Parquet file is read."""
+
+_CSV_BLOCK = 1 << 24
+"""Bytes of a CSV file that are parsed at once; a row may not be longer."""
 
 Header = TypeVar("Header")
 
@@ -61,6 +79,74 @@ def read_parquet(path: Path) -> Any:
     return table
 
 
+def read_csv(
+    path: Path, demand_header: Callable[[list[str]], None]
+) -> tuple[dict[str, Any], IntArray, dict[int, str]]:
+    """Read a CSV file in UTF-8; spaces around cells and rows without text are left out.
+
+    Args:
+        path: the file.
+        demand_header: refuses the cells of row 1 unless they are names of columns, all different.
+
+    Returns:
+        Arrow columns of text by name, the number of each row in the file (the header is row 1), and
+        by their number what is wrong with the rows that are left out.
+
+    Raises:
+        DataError: the file cannot be read, or is not a CSV file.
+    """
+    try:
+        with open_file(path) as file:
+            names = [cell.strip() for cell in next(csv.reader(text_lines(file), strict=True), [])]
+        demand_header(names)
+        with open_file(path) as file:
+            quoted = any(b'"' in block for block in iter(lambda: file.read(_CSV_BLOCK), b""))
+        if quoted:  # Arrow takes text after a closing mark, and a mark that is never closed.
+            collections.deque(csv.reader(text_lines(open_file(path)), strict=True), maxlen=0)
+        with open_file(path) as file:
+            return _arrow_csv(file, names, quoted)
+    except FileNotFoundError:
+        raise DataError(f"{path}: cannot be read (no such file)") from None
+    except (OSError, csv.Error, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        why = why.replace("unexpected end of data", "a quotation mark is not closed")
+        why = "it is not UTF-8 text" if "UTF8" in why else why
+        raise DataError(f"{path}: not a CSV file, or cannot be read ({why})") from None
+
+
+def _arrow_csv(
+    file: BinaryIO, names: Sequence[str], quoted: bool
+) -> tuple[dict[str, Any], IntArray, dict[int, str]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv as arrow
+
+    skipped: dict[int, str] = {}
+
+    def skip(row: Any) -> str:
+        blank = row.actual_columns == 1 and not row.text.strip()
+        why = f"has {row.actual_columns} cells but the header has {row.expected_columns}"
+        skipped[row.number] = "" if blank else why
+        return "skip"
+
+    table = arrow.read_csv(
+        file,
+        arrow.ReadOptions(use_threads=False, block_size=_CSV_BLOCK, column_names=names),
+        arrow.ParseOptions(
+            newlines_in_values=quoted, ignore_empty_lines=False, invalid_row_handler=skip
+        ),
+        arrow.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string())),
+    )
+    order = np.arange(table.num_rows)
+    before = np.array([*skipped], np.int64) - 1 - np.arange(len(skipped))
+    numbers = order + 1 + np.searchsorted(before, order, side="right")
+    columns = {name: pc.utf8_trim_whitespace(table[name]) for name in names}
+    kept = functools.reduce(pc.or_, [pc.not_equal(column, "") for column in columns.values()])
+    kept = np.asarray(kept) & (numbers > 1)
+    mask, wrong = pa.array(kept), {number: why for number, why in skipped.items() if why}
+    return {name: column.filter(mask) for name, column in columns.items()}, numbers[kept], wrong
+
+
 def _demand_sizes(metadata: Any) -> None:
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     unpacked = sum(group.total_byte_size for group in groups)
@@ -71,7 +157,7 @@ def _demand_sizes(metadata: Any) -> None:
         )
 
 
-def text_column(table: Any, name: str, path: Path, *, empty: str | None = None) -> tuple[str, ...]:
+def text_column(table: Any, name: str, path: Path, *, empty: str | None = None) -> Texts:
     """Return a column of text.
 
     Args:
@@ -87,23 +173,20 @@ def text_column(table: Any, name: str, path: Path, *, empty: str | None = None) 
     if name not in table.column_names:
         raise DataError(f"{path}: has no column {name!r}; it has {table.column_names}")
     kind = table[name].type
-    if not (is_text(kind) or pa.types.is_null(kind)):
+    if not is_text(kind):
         raise DataError(f"{path}: the column {name!r} must contain text, not {kind}")
-    cells: list[str | None] = table[name].to_pylist()
-    if empty is None and None in cells:
-        raise DataError(f"{path}: row {cells.index(None) + 1} has no {name}")
-    return tuple(empty or "" if cell is None else cell for cell in cells)
+    cells = table[name].cast(pa.large_string())
+    if empty is None and cells.null_count:
+        raise DataError(f"{path}: row {cells.is_null().index(True).as_py() + 1} has no {name}")
+    return Texts([cells.fill_null(empty or "")])
 
 
 def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is one of text, also if each text is stored once."""
+    """Whether an Arrow type is one of text or of nothing, also if each text is stored once."""
     import pyarrow as pa
 
     inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return any(
-        check(inner)
-        for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    )
+    return inner in (pa.string(), pa.large_string(), pa.string_view(), pa.null())
 
 
 def parquet_header(path: Path, form: type[Header], *what: str) -> tuple[Any, Header]:

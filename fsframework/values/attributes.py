@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,15 +17,7 @@ import numpy.typing as npt
 from fsframework._digest import digest_of
 from fsframework._tables import data_frame
 from fsframework.errors import DataError
-from fsframework.values._arrays import (
-    BoolArray,
-    IntArray,
-    UInt8Array,
-    first_duplicate,
-    frozen,
-    named,
-    read_only,
-)
+from fsframework.values._arrays import BoolArray, IntArray, frozen, named, read_only
 from fsframework.values._formats import (
     is_text,
     read_header,
@@ -33,22 +25,25 @@ from fsframework.values._formats import (
     text_column,
     write_parquet,
 )
+from fsframework.values._texts import Texts
 
 __all__ = ["AttributeTable"]
 
-_MOST_BYTES = 1 << 34
-"""Size of a table's bits: a million images of 137,000 words."""
+_IMAGES_PER_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
 class AttributeTable:
-    """The words detected in each image, one bit each (``A`` of FewSTAB, section 4.2).
+    """The words detected in each image (``A`` of FewSTAB, section 4.2), as a sparse matrix.
+
+    Its memory grows with the pairs (image, word), 4 bytes each, not with their product.
 
     Args:
-        keys: the key of each image, unique; share the pool's tuple to save memory.
+        keys: the key of each image, unique; share the pool's to save memory.
         words: the vocabulary, sorted and unique.
-        bits: uint8 ``(n_images, ceil(n_words / 8))``, little-endian bit order; 206,000 images
-            of 2,532 words take 65 MB.
+        indptr: int64 ``(n_images + 1,)``: the words of image ``i`` are
+            ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: int32 ``(n_pairs,)``, indices of words, ascending within each image.
         provenance: where the words come from: detector, model and revision, selector, file.
         captions: the text from which each image's words were taken, where there is one.
 
@@ -62,34 +57,42 @@ class AttributeTable:
     ('dog', 'grass')
     """
 
-    keys: tuple[str, ...]
+    keys: Sequence[str]
     words: tuple[str, ...]
-    bits: UInt8Array
+    indptr: IntArray
+    indices: IntArray
     provenance: Mapping[str, str] = field(default_factory=dict)
-    captions: tuple[str, ...] | None = None
+    captions: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keys", tuple(self.keys))
+        keys = Texts.of(self.keys)
+        object.__setattr__(self, "keys", keys)
         object.__setattr__(self, "words", tuple(self.words))
-        object.__setattr__(self, "bits", frozen(self.bits, np.uint8, "bits", 2))
+        object.__setattr__(self, "indptr", frozen(self.indptr, np.int64, "indptr", 1))
+        object.__setattr__(self, "indices", frozen(self.indices, np.int32, "indices", 1))
         object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
-        expected = (len(self.keys), -(-len(self.words) // 8))
-        if self.bits.shape != expected:
-            raise DataError(f"bits must have shape {expected}, not {self.bits.shape}")
-        if (double := first_duplicate(self.keys)) is not None:
+        if keys.repeated.size:
+            double = keys[keys.repeated[0]]
             raise DataError(f"the key {double!r} appears twice in the attribute table")
         if list(self.words) != sorted(set(self.words)):
             raise DataError("the words of an attribute table must be sorted and unique")
         if "" in self.words:
             raise DataError("the empty string is not a word")
-        if len(self.words) % 8 and self.bits.size:
-            spare = np.uint8((0xFF << (len(self.words) % 8)) & 0xFF)
-            if np.any(self.bits[:, -1] & spare):
-                raise DataError("bits beyond the last word are set")
+        self._demand_matrix()
         if self.captions is not None:
-            object.__setattr__(self, "captions", tuple(self.captions))
-            if len(self.captions) != len(self.keys):
-                raise DataError(f"{len(self.captions)} captions for {len(self.keys)} images")
+            object.__setattr__(self, "captions", Texts.of(self.captions))
+            if len(self.captions) != len(keys):
+                raise DataError(f"{len(self.captions)} captions for {len(keys)} images")
+
+    def _demand_matrix(self) -> None:
+        indptr, indices, n_words = self.indptr, self.indices, len(self.words)
+        ends = indptr[[0, -1]].tolist() if indptr.size == len(self) + 1 else []
+        if ends != [0, indices.size] or np.any(indptr[1:] < indptr[:-1]):
+            raise DataError(f"indptr must rise from 0 to {indices.size} in {len(self) + 1} values")
+        falls = np.flatnonzero(indices[1:] <= indices[:-1]) + 1
+        first = indptr[np.searchsorted(indptr, falls)] == falls
+        if not first.all() or np.any(indices < 0) or np.any(indices >= n_words):
+            raise DataError(f"the indices of each image must rise in 0..{n_words - 1}")
 
     @classmethod
     def from_words(
@@ -104,45 +107,70 @@ class AttributeTable:
         Args:
             captions: read after the words.
         """
-        number: dict[str, int] = {}
-        lengths, numbers = array("q"), array("i")  # a tenth of the memory of lists
-        for own in map(frozenset, words):
-            lengths.append(len(own))
-            numbers.extend(number.setdefault(word, len(number)) for word in own)
-        if len(keys) != len(lengths):
-            raise DataError(f"{len(lengths)} collections of words for {len(keys)} images")
-        vocabulary = sorted(number)
-        rank = np.empty(len(vocabulary), np.int32)
-        rank[[number[word] for word in vocabulary]] = np.arange(len(vocabulary), dtype=np.int32)
-        rows = np.repeat(np.arange(len(lengths), dtype=np.int32), np.asarray(lengths))
-        columns = rank[np.asarray(numbers)]
-        return cls.from_indices(tuple(keys), vocabulary, rows, columns, provenance, captions)
+
+        def blocks() -> Iterator[Any]:
+            import pyarrow as pa
+
+            rest = iter(words)
+            while block := [list(own) for own in itertools.islice(rest, _IMAGES_PER_BLOCK)]:
+                if any("" in own for own in block):
+                    raise DataError("the empty string is not a word")
+                yield pa.array(block, pa.list_(pa.string()))
+
+        return cls.from_lists(keys, blocks(), (), provenance, captions)
 
     @classmethod
-    def from_indices(
+    def from_lists(
         cls,
-        keys: tuple[str, ...],
-        words: Sequence[str],
-        rows: IntArray,
-        columns: IntArray,
+        keys: Sequence[str],
+        blocks: Iterable[Any],
+        known: Iterable[str] = (),
         provenance: Mapping[str, str] | None = None,
         captions: Sequence[str] | None = None,
     ) -> Self:
-        """Build a table from pairs (image, word) of indices, each int ``(n,)``."""
-        size = len(keys) * -(-len(words) // 8)
-        if size > _MOST_BYTES:
-            raise DataError(
-                f"{len(keys):,} images with {len(words):,} words need {size:,} bytes; at most "
-                f"{_MOST_BYTES:,} are allowed"
-            )
-        bits = np.zeros((len(keys), -(-len(words) // 8)), dtype=np.uint8)
-        np.bitwise_or.at(bits, (rows, columns >> 3), (1 << (columns & 7)).astype(np.uint8))
+        """Build a table from Arrow arrays of lists of text, one list per image, read one by one.
+
+        Empty words are dropped.
+
+        Args:
+            known: words that belong to the vocabulary, whether any image has them or not.
+            captions: read after the blocks.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        number, most = {"": 0}, _IMAGES_PER_BLOCK
+        lengths: list[IntArray] = [np.zeros(1, np.int64)]
+        codes: list[IntArray] = [np.zeros(0, np.int32)]
+        for block in (b.slice(i, most) for b in blocks for i in range(0, len(b), most)):
+            flat = block.flatten()
+            if not pa.types.is_dictionary(flat.type):
+                flat = flat.cast(pa.string()).dictionary_encode()
+            found = [number.setdefault(w, len(number)) for w in flat.dictionary.to_pylist()]
+            places = np.array([*found, 0], np.int32)  # the last is that of a missing word
+            codes.append(places[np.asarray(flat.indices.fill_null(len(found)))])
+            lengths.append(np.asarray(pc.list_value_length(block).fill_null(0)).astype(np.int64))
+        n_images = sum(part.size for part in lengths) - 1
+        if len(keys) != n_images:
+            raise DataError(f"{n_images} collections of words for {len(keys)} images")
+        for word in known:
+            number.setdefault(word, len(number))
+        vocabulary = sorted(number)[1:]  # without the empty word
+        rank = np.zeros(len(number), np.int32)
+        rank[[number[word] for word in vocabulary]] = np.arange(1, len(number), dtype=np.int32)
+        counts, indices = [lengths[0]], codes[:1]
+        for place in range(1, len(codes)):
+            own = _sorted_rows(lengths[place], rank[codes[place]])
+            counts.append(own[0])
+            indices.append(own[1])
+            codes[place] = codes[0]  # to release the memory
         return cls(
             keys,
-            tuple(words),
-            read_only(bits),  # else the table would copy them
+            tuple(vocabulary),
+            read_only(np.cumsum(np.concatenate(counts))),  # else the table would copy them
+            read_only(np.concatenate(indices)),
             provenance or {},
-            None if captions is None else tuple(captions),
+            captions if captions is None else Texts.of(captions),
         )
 
     def __len__(self) -> int:
@@ -150,91 +178,87 @@ class AttributeTable:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of keys, words and bits, without provenance and captions."""
-        return digest_of("attributes", self.keys, self.words, self.bits)
+        """Digest of keys, words and the matrix, without provenance and captions."""
+        return digest_of("attributes", self.keys, self.words, self.indptr, self.indices)
 
     def rows(self, images: npt.ArrayLike) -> BoolArray:
-        """Return bool ``(k, n_words)`` for ``k`` images."""
-        packed = self.bits[np.asarray(images)]
-        count = len(self.words)
-        return np.unpackbits(packed, axis=-1, count=count, bitorder="little").astype(bool)
+        """Return bool ``(*images, n_words)``, one row per image."""
+        chosen = np.asarray(images)
+        indptr, indices = self.csr(chosen.ravel())
+        rows = np.zeros((chosen.size, len(self.words)), bool)
+        rows[np.repeat(np.arange(chosen.size), np.diff(indptr)), indices] = True
+        return rows.reshape(*chosen.shape, len(self.words))
+
+    def images_of(self, pairs: IntArray) -> IntArray:
+        """Return the image of each pair (image, word): the row of each place in ``indices``."""
+        return np.searchsorted(self.indptr, pairs, side="right") - 1
 
     def column(self, word: int) -> BoolArray:
         """Return bool ``(n_images,)``: which images have the word of this index."""
-        return ((self.bits[:, word >> 3] >> (word & 7)) & 1).astype(bool)
+        having = np.zeros(len(self), bool)
+        having[self.images_of(np.flatnonzero(self.indices == word))] = True
+        return having
 
     def words_per_image(self) -> IntArray:
         """Return int64 ``(n_images,)``: how many words each image has."""
-        return np.diff(self.csr()[0])
+        return np.diff(self.indptr)
 
     def __repr__(self) -> str:
         return f"<AttributeTable: {len(self.words):,} words of {len(self.keys):,} images>"
 
     def to_pandas(self) -> Any:
         """Return a pandas ``DataFrame``: a row per image, with its key and a tuple of its words."""
-        return data_frame({"key": self.keys, "words": [*map(self.words_of, range(len(self.keys)))]})
+        flat = np.array(self.words, dtype=object)[self.indices].tolist()
+        own = [tuple(flat[i:j]) for i, j in itertools.pairwise(self.indptr.tolist())]
+        return data_frame({"key": [*self.keys], "words": own})
 
     def words_of(self, image: int) -> tuple[str, ...]:
         """Return the words of one image, sorted."""
-        return tuple(self.words[i] for i in np.flatnonzero(self.rows(image)))
+        return tuple(self.words[i] for i in self.csr(np.array([image]))[1])
 
-    def csr(self, images: IntArray | None = None) -> tuple[IntArray, IntArray]:
-        """Return ``(indptr int64 (n+1,), indices int32 (nnz,))``: the words of each image, sorted.
+    def csr(self, images: IntArray) -> tuple[IntArray, IntArray]:
+        """Return ``indptr`` and ``indices`` of these images; image -1 has no words."""
+        counts = np.maximum(self.indptr[images + 1] - self.indptr[images], 0)
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        shift = np.repeat(self.indptr[images] - indptr[:-1], counts)
+        return indptr, self.indices[shift + np.arange(indptr[-1])]
 
-        Processes the bits in blocks, so it needs little more memory than the result.
-        """
-        chosen = np.arange(len(self.keys)) if images is None else np.asarray(images)
-        counts = np.zeros(chosen.size, dtype=np.int64)
-        parts: list[npt.NDArray[np.int32]] = []
-        block = max(1, (1 << 22) // max(1, self.bits.shape[1]))
-        for start in range(0, chosen.size, block):
-            packed = self.bits[chosen[start : start + block]]
-            # Nearly all bytes are empty: only the others are unpacked.
-            row, byte = np.nonzero(packed)
-            pair, bit = np.nonzero(
-                np.unpackbits(packed[row, byte, None], axis=1, bitorder="little")
-            )
-            counts[start : start + block] = np.bincount(row[pair], minlength=packed.shape[0])
-            parts.append((8 * byte[pair] + bit).astype(np.int32))
-        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        indices = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
-        return indptr, indices
+    def without(self, pairs: IntArray) -> AttributeTable:
+        """Return the table without these pairs (image, word): places in ``indices``, ascending."""
+        if not pairs.size:
+            return self
+        indptr = self.indptr - np.searchsorted(pairs, self.indptr)
+        indices = np.delete(self.indices, pairs)
+        return dataclasses.replace(self, indptr=read_only(indptr), indices=read_only(indices))
 
     def aligned(self, keys: Sequence[str]) -> AttributeTable:
         """Return the table of these images, in this order; unknown images have no words."""
-        wanted = tuple(keys)
+        wanted = Texts.of(keys)
         if wanted == self.keys:
             return self if wanted is self.keys else dataclasses.replace(self, keys=wanted)
-        position = {key: i for i, key in enumerate(self.keys)}
-        index = np.fromiter(
-            (position.get(k, -1) for k in wanted), dtype=np.int64, count=len(wanted)
-        )
-        bits = np.zeros((len(wanted), self.bits.shape[1]), dtype=np.uint8)
-        found = index >= 0
-        bits[found] = self.bits[index[found]]
-        captions = None
-        if self.captions is not None:
-            captions = tuple(self.captions[i] if i >= 0 else "" for i in index)
-        return AttributeTable(wanted, self.words, read_only(bits), self.provenance, captions)
+        index = Texts.of(self.keys).find(wanted)
+        indptr, indices = map(read_only, self.csr(index))
+        captions = None if self.captions is None else Texts.of(self.captions).take(index)
+        return AttributeTable(wanted, self.words, indptr, indices, self.provenance, captions)
 
     def save(self, path: str | Path) -> None:
         """Write Parquet with the columns ``key``, ``caption`` and ``words`` (a list)."""
         import pyarrow as pa
 
-        indptr, indices = self.csr()
         dictionary = pa.DictionaryArray.from_arrays(
-            pa.array(indices, pa.int32()), pa.array(self.words, pa.string())
+            pa.array(self.indices), pa.array(self.words, pa.string())
         )
-        words = pa.ListArray.from_arrays(pa.array(indptr, pa.int32()), dictionary.cast(pa.string()))
+        words = pa.ListArray.from_arrays(
+            pa.array(self.indptr, pa.int32()), dictionary.cast(pa.string())
+        )
         header = {
             "what": "an attribute table",
             "provenance": dict(self.provenance),
             "words": list(self.words),  # some may be in no row, but the fingerprint covers them
         }
-        caption = pa.array(self.captions or [None] * len(self.keys), pa.string())
-        write_parquet(
-            Path(path), {"key": pa.array(self.keys), "caption": caption, "words": words}, header
-        )
+        key = Texts.of(self.keys).array.cast(pa.string())
+        caption: Any = pa.array(self.captions or pa.nulls(len(self)), pa.string())
+        write_parquet(Path(path), {"key": key, "caption": caption, "words": words}, header)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -245,9 +269,6 @@ class AttributeTable:
         Raises:
             DataError: the file is not Parquet, lacks a column or has a duplicate key.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         path = Path(path)
         table = read_parquet(path)
         missing = {"key", "words"} - set(table.column_names)
@@ -256,33 +277,29 @@ class AttributeTable:
                 f"{path}: has no column {named(sorted(missing))}; it has {table.column_names}"
             )
         keys = text_column(table, "key", path)
-        column = _list_of_text(table["words"].combine_chunks(), path)
-        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        flat = pc.fill_null(pc.list_flatten(column).cast(pa.string()), "")
-        encoded = pc.dictionary_encode(flat)
-        raw_words = encoded.dictionary.to_pylist()
+        _demand_lists_of_text(table["words"].type, path)
+        words = table["words"].chunks
         provenance: Mapping[str, str] = {"file": path.name}
         known: tuple[str, ...] = ()
         raw = (table.schema.metadata or {}).get(b"fsframework")
         if raw is not None:
             header = read_header(raw, path, _Header, "an attribute table")
             provenance, known = header["provenance"], header.get("words", ())
-        vocabulary = sorted({*raw_words, *known} - {""})
-        position = {word: i for i, word in enumerate(vocabulary)}
-        mapping = np.array([position.get(w, -1) for w in raw_words], dtype=np.int64)
-        rows = np.repeat(np.arange(len(keys)), lengths)
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
-        columns = mapping[codes] if mapping.size else np.zeros(0, dtype=np.int64)
-        keep = columns >= 0
         captions = None
         if "caption" in table.column_names and table["caption"].null_count < len(keys):
             captions = text_column(table, "caption", path, empty="")
         try:
-            return cls.from_indices(
-                keys, vocabulary, rows[keep], columns[keep], provenance, captions
-            )
+            return cls.from_lists(keys, words, known, provenance, captions)
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
+
+
+def _sorted_rows(lengths: IntArray, ranks: IntArray) -> tuple[IntArray, IntArray]:
+    """Return how many words each image has, and these ascending, of ranks from 1; 0 is no word."""
+    rows = np.repeat(np.arange(lengths.size, dtype=np.int64), lengths)
+    pairs = np.sort((rows << 32 | ranks)[ranks > 0])
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+    return np.bincount(pairs >> 32, minlength=lengths.size), (pairs - 1).astype(np.int32)
 
 
 class _Header(TypedDict):
@@ -292,14 +309,11 @@ class _Header(TypedDict):
     words: NotRequired[tuple[str, ...]]
 
 
-def _list_of_text(column: Any, path: Path) -> Any:
-    """Return a column of words as Arrow lists of text."""
+def _demand_lists_of_text(kind: Any, path: Path) -> None:
     import pyarrow as pa
 
-    kind = column.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         raise DataError(f"{path}: the column 'words' must be a list of strings, not {kind}")
     inner = kind.value_type
-    if not (is_text(inner) or pa.types.is_null(inner)):
+    if not is_text(inner):
         raise DataError(f"{path}: the column 'words' must be a list of strings, not of {inner}")
-    return column

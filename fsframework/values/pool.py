@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,14 +15,9 @@ import numpy as np
 from fsframework._digest import digest_of
 from fsframework._tables import data_frame
 from fsframework.errors import DataError
-from fsframework.values._arrays import (
-    IntArray,
-    first_duplicate,
-    frozen,
-    named,
-    read_only,
-)
+from fsframework.values._arrays import IntArray, frozen, named, read_only
 from fsframework.values._formats import parquet_header, text_column, write_parquet
+from fsframework.values._texts import Texts
 from fsframework.values.attributes import AttributeTable
 
 __all__ = ["ImagePool", "ImageRecord"]
@@ -62,10 +57,10 @@ class ImagePool:
     ([0, 2], [2, 1])
     """
 
-    keys: tuple[str, ...]
+    keys: Sequence[str]
     labels: IntArray
     class_names: tuple[str, ...]
-    metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    metadata: Mapping[str, Sequence[str]] = field(default_factory=dict)
     attributes: AttributeTable | None = None
     labelled: bool = True
 
@@ -76,22 +71,23 @@ class ImagePool:
 
     def to_pandas(self) -> Any:
         """Return a pandas ``DataFrame``: a row per image, with key, class and metadata."""
-        classes = [self.class_names[label] for label in self.labels]
-        return data_frame({"key": self.keys, "class": classes, **self.metadata})
+        classes = np.array(self.class_names, dtype=object)[self.labels]
+        more = {name: [*column] for name, column in self.metadata.items()}
+        return data_frame({"key": [*self.keys], "class": classes, **more})
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keys", tuple(self.keys))
+        keys = Texts.of(self.keys)
+        object.__setattr__(self, "keys", keys)
         object.__setattr__(self, "class_names", tuple(self.class_names))
         object.__setattr__(self, "labels", frozen(self.labels, np.int64, "labels", 1))
-        columns = {name: tuple(values) for name, values in self.metadata.items()}
+        columns = {name: Texts.of(values) for name, values in self.metadata.items()}
         object.__setattr__(self, "metadata", MappingProxyType(columns))
         count = len(self.keys)
         if self.labels.size != count:
             raise DataError(f"{self.labels.size} labels for {count} images")
-        if (double := first_duplicate(self.keys)) is not None:
-            raise DataError(f"the image key {double!r} appears twice")
-        if (double := first_duplicate(self.class_names)) is not None:
-            raise DataError(f"the class {double!r} appears twice")
+        for what, texts in (("image key", keys), ("class", Texts(self.class_names))):
+            if texts.repeated.size:
+                raise DataError(f"the {what} {texts[texts.repeated[0]]!r} appears twice")
         if count and not (self.labels.min() >= 0 and self.labels.max() < len(self.class_names)):
             raise DataError(
                 f"labels must be in 0..{len(self.class_names) - 1}, "
@@ -137,7 +133,8 @@ class ImagePool:
     @cached_property
     def fingerprint(self) -> str:
         """Digest of keys, labels, class names and metadata (attributes have their own)."""
-        flat = [text for name in sorted(self.metadata) for text in (name, *self.metadata[name])]
+        columns = sorted(self.metadata.items())
+        flat = Texts([Texts.of(texts).array for name, own in columns for texts in ((name,), own)])
         known = () if self.labelled else ("no labels",)
         return digest_of("pool", self.keys, self.labels, self.class_names, flat, *known)
 
@@ -147,7 +144,9 @@ class ImagePool:
         Raises:
             DataError: none of the table's keys belongs to an image of the pool.
         """
-        if len(self) and table.keys != self.keys and not set(self.keys) & set(table.keys):
+        # Equal keys are the usual case, and compared much faster than they are looked up.
+        same = not len(self) or table.keys == self.keys
+        if not same and (Texts.of(table.keys).find(self.keys) < 0).all():
             raise DataError(
                 f"none of the attribute table's {len(table)} keys belongs to an image; "
                 f"it has {named(table.keys)}, the images are {named(self.keys)}"
@@ -158,8 +157,9 @@ class ImagePool:
         """Write Parquet: ``key``, ``label`` and a column ``meta:NAME`` per metadata column."""
         import pyarrow as pa
 
-        columns = {"key": pa.array(self.keys, pa.string()), "label": pa.array(self.labels)}
-        columns |= {f"meta:{n}": pa.array(v, pa.string()) for n, v in self.metadata.items()}
+        texts = {"key": self.keys} | {f"meta:{name}": own for name, own in self.metadata.items()}
+        columns = {name: Texts.of(own).array.cast(pa.string()) for name, own in texts.items()}
+        columns["label"] = pa.array(self.labels)
         header = {
             "what": "an image pool",
             "class_names": list(self.class_names),

@@ -245,8 +245,8 @@ class Destructive(Uniform):
     def draw(self, pool, n_tasks, seed):
         tasks = super().draw(pool, n_tasks, seed)
         if pool.attributes is not None:
-            pool.attributes.bits.flags.writeable = True
-            pool.attributes.bits[:] = 0
+            pool.attributes.indices.flags.writeable = True
+            pool.attributes.indices[:] = 0
         return tasks
 
 

@@ -25,6 +25,7 @@ from fsframework.values import (
     BoolArray,
     ImagePool,
     IntArray,
+    Texts,
     UInt8Array,
     demand_disk,
     demand_memory,
@@ -320,11 +321,11 @@ class Readable(Dataset):
     def __init__(self, original: Dataset, rows: IntArray) -> None:
         self.original, self.rows = original, rows
         self.native_size, self.about = original.native_size, original.about
-        self.keys = tuple(original.keys[i] for i in rows)
+        self.keys = Texts.of(original.keys).take(rows)
         self.labels = original.labels[rows]
         self.class_names, self.splits = original.class_names, original.splits
         columns = original.metadata.items()
-        self.metadata = {name: tuple(column[i] for i in rows) for name, column in columns}
+        self.metadata = {name: Texts.of(column).take(rows) for name, column in columns}
         self.fingerprint = digest_of("readable", original.fingerprint, rows)
 
     def image(self, index: int) -> UInt8Array:

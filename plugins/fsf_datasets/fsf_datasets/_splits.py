@@ -140,7 +140,7 @@ def _from_csv(file: Path) -> list[tuple[str, str]]:
     names = columns.get("class") or columns.get("label")
     if names is None:
         raise DataError(f"{file}: row 1 must name a column class or label, not {[*columns]}")
-    for row, name in zip(table.rows, names, strict=True):
+    for row, name in zip(table.rows.tolist(), names, strict=True):
         if is_missing(name):
             raise DataError(f"{file}: row {row} has a missing class: {name!r}")
     return list(zip(names, columns["split"], strict=True))

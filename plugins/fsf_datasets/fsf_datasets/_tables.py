@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import csv
+import functools
+import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from fsf_datasets._messages import first_few, reason
 from fsframework.interfaces import DataError
-from fsframework.values import open_file, text_lines
+from fsframework.values import IntArray, Texts, read_csv, text_lines
 
 __all__ = ["Table", "csv_lines", "is_missing", "read_table"]
 
-_MISSING = frozenset(("", "NaT", "<NA>", "#N/A"))
-"""Spellings of a missing value in the tables of pandas, R and spreadsheets, besides NaN."""
+_MISSING = r"^([+-]*[nN][aA][nN]|NaT|<NA>|#N/A)?$"
+"""Spellings of a missing value in the tables of pandas, R and spreadsheets."""
 
 
 @dataclass(frozen=True)
 class Table:
     """Columns of text by name, and the number of each row in the file (the header is row 1)."""
 
-    columns: dict[str, tuple[str, ...]]
-    rows: tuple[int, ...]
+    columns: dict[str, Texts]
+    rows: IntArray
 
 
 def csv_lines(stream: BinaryIO, place: str | Path, **how: Any) -> list[list[str]]:
@@ -54,22 +58,15 @@ def read_table(file: Path, needed: Sequence[str]) -> Table:
         DataError: the file or a column is missing, or rows are wrong; the message lists the first
             of them.
     """
-    try:
-        stream = open_file(file)
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
-    lines = csv_lines(stream, file)
-    stripped = [[cell.strip() for cell in line] for line in lines]
-    header = stripped[0] if stripped else []
-    _demand_header(header, needed, file)
-    numbered = [(number, row) for number, row in enumerate(stripped[1:], start=2) if any(row)]
-    wrong = [text for number, row in numbered if (text := _fault(number, row, header, needed))]
-    if wrong:
+    demand = functools.partial(_demand_header, needed=needed, file=file)
+    columns, rows, faults = read_csv(file, demand)
+    faults |= _missing({name: columns[name] for name in needed}, rows)
+    if faults:
+        wrong = [f"row {number} {faults[number]}" for number in sorted(faults)]
         raise DataError(f"{file}: {first_few(wrong, joint='; ')}")
-    if not numbered:
+    if not rows.size:
         raise DataError(f"{file}: has no rows below its header")
-    cells = zip(*(row for _, row in numbered), strict=True)
-    return Table(dict(zip(header, cells, strict=True)), tuple(number for number, _ in numbered))
+    return Table({name: Texts([columns[name]]) for name in columns}, rows)
 
 
 def _demand_header(header: Sequence[str], needed: Sequence[str], file: Path) -> None:
@@ -86,19 +83,23 @@ def _demand_header(header: Sequence[str], needed: Sequence[str], file: Path) -> 
             raise DataError(f"{file}: row 1 names the column {reprlib.repr(name)} twice")
 
 
-def _fault(
-    number: int, row: Sequence[str], header: Sequence[str], needed: Sequence[str]
-) -> str | None:
-    """Return what is wrong with a row; ``None`` if nothing is."""
-    if len(row) != len(header):
-        return f"row {number} has {len(row)} cells but the header has {len(header)}"
-    empty = [name for name in needed if not row[header.index(name)]]
+def _missing(needed: Mapping[str, Any], rows: IntArray) -> dict[int, str]:
+    """Return by its number what is wrong with each row that lacks a needed cell."""
+    import pyarrow.compute as pc
+
+    missing = [np.asarray(pc.match_substring_regex(own, _MISSING)) for own in needed.values()]
+    places = np.flatnonzero(np.any(missing, axis=0)).tolist()
+    found = [{name: own[place].as_py() for name, own in needed.items()} for place in places]
+    return dict(zip(rows[places].tolist(), map(_fault, found), strict=True))
+
+
+def _fault(cells: Mapping[str, str]) -> str:
+    """Return what is wrong with a row that lacks a needed cell."""
+    empty = [name for name, cell in cells.items() if not cell]
     if empty:
-        return f"row {number} has no {' and no '.join(empty)}"
-    for name in needed:
-        if is_missing(cell := row[header.index(name)]):
-            return f"row {number} has {cell!r} for its {name}, which stands for a missing value"
-    return None
+        return f"has no {' and no '.join(empty)}"
+    name, cell = next((name, cell) for name, cell in cells.items() if is_missing(cell))
+    return f"has {cell!r} for its {name}, which stands for a missing value"
 
 
 def is_missing(cell: str) -> bool:
@@ -107,4 +108,4 @@ def is_missing(cell: str) -> bool:
     >>> is_missing("NaN"), is_missing("<NA>"), is_missing("naan")
     (True, True, False)
     """
-    return cell in _MISSING or cell.lstrip("+-").casefold() == "nan"
+    return re.search(_MISSING, cell) is not None

@@ -15,7 +15,7 @@ from fsf_datasets._splits import SplitOptions, Splits, split_name
 from fsf_datasets._tables import is_missing, read_table
 from fsf_datasets._trees import FolderTree, open_tree
 from fsframework.interfaces import DataError
-from fsframework.values import digest_of
+from fsframework.values import IntArray, Texts, digest_of
 
 __all__ = ["CsvTable"]
 
@@ -67,15 +67,14 @@ class CsvTable(ImageFileDataset):
         table = read_table(self.path, ["path", "label"])
         columns, self._rows = table.columns, table.rows
         paths, classes = columns.pop("path"), columns.pop("label")
-        self.keys = tuple(PurePosixPath(path).as_posix() for path in paths)
+        self.keys = _plain(paths)
         _demand_unique(self.keys, self._rows, self.path)
-        self.class_names = tuple(sorted(set(classes)))
-        position = {name: i for i, name in enumerate(self.class_names)}
-        self.labels = np.array([position[name] for name in classes], dtype=np.int64)
+        self.labels, self.class_names = _codes(classes)
         column = columns.pop("split", None)
         given = None
         if column is not None and self.split is None:
-            given = _splits_by_row(classes, column, self._rows, self.path)
+            by_row = self.labels, column, self._rows
+            given = _splits_by_row(self.class_names, *by_row, self.path)
         self.splits = options.splits(self.class_names, given, self.path)
         self.metadata = columns
         folder = self.path.parent if self.root is None else self.root
@@ -106,38 +105,59 @@ class CsvTable(ImageFileDataset):
         return f"{self.path}, row {self._rows[index]}: {super()._place(index)}"
 
 
-def _demand_unique(keys: Sequence[str], rows: Sequence[int], file: Path) -> None:
-    first: dict[str, int] = {}
-    double: list[str] = []
-    for key, row in zip(keys, rows, strict=True):
-        if first.setdefault(key, row) != row:
-            double.append(f"{key!r} is in rows {first[key]} and {row}")
-    if double:
-        raise DataError(f"{file}: {first_few(double, joint='; ')}; each path must appear once")
+def _codes(texts: Texts) -> tuple[IntArray, tuple[str, ...]]:
+    """Return each text as an index into the different texts, and these, sorted."""
+    encoded = texts.array.dictionary_encode()
+    different = encoded.dictionary.to_pylist()
+    order = np.array(sorted(range(len(different)), key=different.__getitem__))
+    return np.argsort(order)[np.asarray(encoded.indices)], tuple(different[i] for i in order)
+
+
+def _plain(paths: Texts) -> Texts:
+    """Return paths without doubled slashes and dots that stand for a folder itself."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    unusual = pc.match_substring_regex(paths.array, r"//|(^|/)\.(/|$)|/$")
+    if not unusual.true_count:
+        return paths
+    plain = [PurePosixPath(path).as_posix() for path in paths.array.filter(unusual).to_pylist()]
+    return Texts([pc.replace_with_mask(paths.array, unusual, pa.array(plain, pa.large_string()))])
+
+
+def _demand_unique(keys: Texts, rows: IntArray, file: Path) -> None:
+    if not (places := keys.repeated).size:
+        return
+    double = [
+        f"{keys[place]!r} is in rows {rows[first]} and {rows[place]}"
+        for place, first in zip(places, keys.find(keys.take(places)), strict=True)
+    ]
+    raise DataError(f"{file}: {first_few(double, joint='; ')}; each path must appear once")
 
 
 def _splits_by_row(
-    classes: Sequence[str], column: Sequence[str], rows: Sequence[int], file: Path
+    class_names: Sequence[str], labels: IntArray, column: Texts, rows: IntArray, file: Path
 ) -> Splits:
     """Return the classes of each split.
 
     Raises:
         DataError: rows of one class are in different splits.
     """
-    first: dict[str, tuple[str, int]] = {}
-    wrong: dict[str, str] = {}
-    for name, raw, row in zip(classes, column, rows, strict=True):
-        split = "" if is_missing(raw) else split_name(raw)
-        known, where = first.setdefault(name, (split, row))
-        if known != split and name not in wrong:
-            wrong[name] = f"{name!r} is in {known!r} in row {where} but in {split!r} in row {row}"
-    if wrong:
-        raise DataError(
-            f"{file}: {first_few(list(wrong.values()), joint='; ')}; each label must be in one "
-            "split"
-        )
+    spelt, spellings = _codes(column)
+    known = ["" if is_missing(raw) else split_name(raw) for raw in spellings]
+    split = np.array([known.index(name) for name in known])[spelt]
+    first = np.unique(labels, return_index=True)[1]
+    apart = np.flatnonzero(split != split[first][labels])
+    earliest = apart[np.sort(np.unique(labels[apart], return_index=True)[1])]
+    if earliest.size:
+        wrong = [
+            f"{class_names[labels[row]]!r} is in {known[split[home]]!r} in row {rows[home]} but "
+            f"in {known[split[row]]!r} in row {rows[row]}"
+            for row, home in zip(earliest, first[labels[earliest]], strict=True)
+        ]
+        raise DataError(f"{file}: {first_few(wrong, joint='; ')}; each label must be in one split")
     members: dict[str, list[str]] = {}
-    for name, (split, _) in first.items():
-        members.setdefault(split, []).append(name)
+    for label in np.argsort(first):
+        members.setdefault(known[split[first[label]]], []).append(class_names[label])
     members.pop("", None)
-    return {split: tuple(names) for split, names in members.items()}
+    return {name: tuple(classes) for name, classes in members.items()}

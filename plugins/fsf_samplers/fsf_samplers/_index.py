@@ -57,7 +57,7 @@ class WordIndex(NamedTuple):
         """Build the index, which takes about 20 bytes per pair (image, word)."""
         images = np.argsort(pool.labels, kind="stable")
         class_start = np.append(0, np.cumsum(pool.class_sizes))
-        cells_start, words = words_of_images(table.bits, images)
+        cells_start, words = words_of_images(table.indptr, table.indices, images)
         grouped = group_by_word(class_start, cells_start, words, len(table.words))
         return cls(images, class_start, cells_start, *grouped)
 

@@ -1,4 +1,4 @@
-"""The compiled part of both FewSTAB samplers: reading the bits, drawing from a ``WordIndex``.
+"""The compiled part of both FewSTAB samplers: gathering words, drawing from a ``WordIndex``.
 
 All compiled code is in this file, since Numba's disk cache only notices changes to the file that
 defines a function.
@@ -68,31 +68,20 @@ def fill(array: Array, value: int) -> None:
 
 
 @entry
-def words_of_images(bits: Array, images: Array) -> tuple[Array, Array]:
+def words_of_images(indptr: Array, indices: Array, images: Array) -> tuple[Array, Array]:
     """Return ``(words_start, words)`` of these images, as ``AttributeTable.csr`` does.
 
-    It reads the packed bytes and skips the empty ones, which are nearly all of them.
+    It needs no memory beyond the result.
     """
-    most = 8 * bits.shape[1]
     words_start = np.zeros(images.size + 1, np.int64)
-    words = np.empty(most + 4 * images.size, np.int32)
-    n = 0
     for i in range(images.size):
-        if n + most > words.size:
-            larger = np.empty(most + 2 * words.size, np.int32)
-            for j in range(n):
-                larger[j] = words[j]
-            words = larger
-        packed = bits[images[i]]
-        for column in range(packed.size):
-            byte = packed[column]
-            if byte:
-                for bit in range(8):
-                    if byte >> bit & 1:
-                        words[n] = 8 * column + bit
-                        n += 1
-        words_start[i + 1] = n
-    return words_start, words[:n]
+        words_start[i + 1] = words_start[i] + indptr[images[i] + 1] - indptr[images[i]]
+    words = np.empty(words_start[-1], np.int32)
+    for i in range(images.size):
+        first = indptr[images[i]]
+        for j in range(words_start[i + 1] - words_start[i]):
+            words[words_start[i] + j] = indices[first + j]
+    return words_start, words
 
 
 @entry

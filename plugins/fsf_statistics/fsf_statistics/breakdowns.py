@@ -325,7 +325,8 @@ class _Parts:
         else:
             assert self.pool.attributes is not None
             shown = described_images(tasks, self.pool).ravel()
-            query, word = entries(*self.pool.attributes.csr(), shown)
+            table = self.pool.attributes
+            query, word = entries(table.indptr, table.indices, shown)
         return query, word if self.by == "attribute" else label[query] * n_words + word
 
 
@@ -374,7 +375,7 @@ def entries(start: IntArray, indices: IntArray, image: IntArray) -> tuple[IntArr
 
     Args:
         start: of the words of each image in ``indices``, and of their end; see
-            ``AttributeTable.csr``.
+            ``AttributeTable``.
         image: int ``(n,)``, of each query.
     """
     counts = np.diff(start)[image]

@@ -232,7 +232,7 @@ class TestDroppedWords:
 
     def test_all_words_can_go(self) -> None:
         left = kept(self.TABLE, min_count=4)
-        assert (left.words, left.bits.shape) == ((), (3, 0))
+        assert (left.words, len(left), left.indices.size) == ((), 3, 0)
 
     def test_a_count_below_one_is_refused(self) -> None:
         with pytest.raises(OptionError, match="min_count must be at least 1, not 0"):

@@ -71,7 +71,8 @@ class Packed:
         pool, found = self.opened[number].pool, self.data[number]
         if wanted and pool is not None and pool.attributes is not None and "bits" not in found:
             found["words"] = list(pool.attributes.words)
-            found["bits"] = self.array(pool.attributes.bits)
+            bits = pool.attributes.rows(np.arange(len(pool)))
+            found["bits"] = self.array(np.packbits(bits, axis=1, bitorder="little"))
 
     def run(self, run: ReportedRun) -> dict[str, Any]:
         """Return a run with the numbers of its arrays."""

@@ -54,7 +54,7 @@ def _described(data: ReportedData) -> Iterator[Text]:
         return
     words = ""
     if pool.attributes is not None:
-        mean = _bits(pool).sum(axis=1).mean()
+        mean = pool.attributes.words_per_image().mean()
         words = f", {len(pool.attributes.words):,} words, {mean:.1f} per image on average"
     yield Text(
         (
@@ -64,12 +64,6 @@ def _described(data: ReportedData) -> Iterator[Text]:
     )
     if data.reason:
         yield Text((f"Images are shown by their keys: {data.reason}.",), "caution")
-
-
-def _bits(pool: ImagePool) -> np.ndarray:  # type: ignore[type-arg]
-    assert pool.attributes is not None
-    n_words = len(pool.attributes.words)
-    return np.unpackbits(pool.attributes.bits, axis=1, count=n_words, bitorder="little")
 
 
 def _count(value: float) -> Quantity:
@@ -129,11 +123,11 @@ def _classes(name: str, pool: ImagePool, arms: Arms) -> TableDeclaration:
 
 def _words(name: str, pool: ImagePool, arms: Arms) -> TableDeclaration:
     assert pool.attributes is not None
-    words, bits = pool.attributes.words, _bits(pool)
-    images = bits.sum(axis=0)
-    members = np.zeros((len(pool.class_names), len(pool)), np.int64)
-    members[pool.labels, np.arange(len(pool))] = 1
-    of_class = members @ bits
+    words = pool.attributes.words
+    of_class = np.zeros((len(pool.class_names), len(words)), np.int64)
+    label = np.repeat(pool.labels, pool.attributes.words_per_image())
+    np.add.at(of_class, (label, pool.attributes.indices), 1)
+    images = of_class.sum(axis=0)
     spurious = ((of_class > 0) & (of_class < pool.class_sizes[:, None])).sum(axis=0)
     common = (2 * of_class > pool.class_sizes[:, None]).sum(axis=0)
     tied = {arm: _tied(t.words, t.attribute) for arm, t in arms.items() if (t.attribute >= 0).any()}

@@ -171,8 +171,7 @@ def _some(images: IntArray) -> tuple[int, ...]:
 
 def _with_word(pool: ImagePool, images: IntArray, word: str) -> Any:
     assert pool.attributes is not None
-    place = pool.attributes.words.index(word)
-    return (pool.attributes.bits[images, place >> 3] >> (place & 7)) & 1 == 1
+    return pool.attributes.column(pool.attributes.words.index(word))[images]
 
 
 def _often_wrong(run: ReportedRun, images: IntArray) -> Any:

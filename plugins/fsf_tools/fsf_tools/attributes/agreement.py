@@ -10,7 +10,7 @@ import numpy as np
 
 from fsf_tools.attributes._blocks import even_blocks
 from fsframework.errors import DataError
-from fsframework.values import AttributeTable
+from fsframework.values import AttributeTable, Texts
 
 __all__ = ["Agreement", "DetectorAgreement", "WordCount", "agreement"]
 
@@ -89,8 +89,7 @@ def agreement(a: AttributeTable, b: AttributeTable) -> Agreement:
     >>> found.a.accuracy, found.b.accuracy, found.jaccard
     (0.75, 0.75, 0.5)
     """
-    place = {key: i for i, key in enumerate(b.keys)}
-    in_b = np.fromiter((place.get(key, -1) for key in a.keys), np.int64, len(a))
+    in_b = Texts.of(b.keys).find(a.keys)
     rows_a = np.flatnonzero(in_b >= 0)
     rows_b = in_b[rows_a]
     if not rows_a.size:

@@ -17,7 +17,7 @@ from fsf_tools.attributes._drawing import COLOURS, FAINT, INK, LINE, PAPER, Font
 from fsframework.api.data import without_class_words
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.interfaces.dataset import Dataset
-from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray, atomic_write
+from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray, Texts, atomic_write
 
 __all__ = ["AttributePage", "PageChoice", "attribute_page"]
 
@@ -130,8 +130,7 @@ def attribute_page(
     if suffix not in (".png", ".html"):
         raise OptionError(f"{output} must end in .png or .html")
     pool = dataset.pool(split).with_attributes(table)
-    keys = set(table.keys)
-    known = np.fromiter((key in keys for key in pool.keys), bool, len(pool))
+    known = Texts.of(table.keys).find(pool.keys) >= 0
     matching = _matching(pool, known, split, choice)
     chosen = matching
     if choice.n < matching.size:

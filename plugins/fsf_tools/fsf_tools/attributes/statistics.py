@@ -196,7 +196,7 @@ def images_with_class_words(pool: ImagePool) -> BoolArray:
         DataError: the pool has no attributes.
     """
     left = _table_of(without_class_words(pool))
-    return np.any(_table_of(pool).bits != left.bits, axis=1)
+    return np.not_equal(_table_of(pool).words_per_image(), left.words_per_image())
 
 
 def _table_of(pool: ImagePool) -> AttributeTable:

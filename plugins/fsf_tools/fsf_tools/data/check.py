@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from fsframework.errors import FsfError
 
 if TYPE_CHECKING:
     from fsf_tools.data.checking import DataReport, WordsReport
+    from fsframework.api.components import Component
     from fsframework.api.session import Session
 
 __all__ = ["check"]
@@ -60,6 +62,7 @@ def check(
     tree = tree_of(context)
     experiment = resolved(tree, session)
     dataset = experiment.dataset.create()
+    opened = dataclasses.replace(experiment.dataset, instance=dataset)
     if skip_images:
         report = check_dataset(dataset)
     else:
@@ -73,7 +76,7 @@ def check(
         needed["sampler"] = _WORDLESS
     if report.unreadable:
         needed["broken"] = "skip"
-    advice = _advice(tree, session, needed)
+    advice = _advice(tree, session, needed, opened)
     usage = None if advice.works is None else _command(context, {**needed, **advice.works})
     problems = (*report.problems, *([advice.problem] if advice.problem else []))
     if as_json:
@@ -128,8 +131,14 @@ def _pretrained(session: Session) -> dict[str, Any]:
     return {}
 
 
-def _advice(tree: Mapping[str, Any], session: Session, needed: Mapping[str, Any]) -> _Advice:
-    """Return the first arguments that work, and why those before them do not."""
+def _advice(
+    tree: Mapping[str, Any], session: Session, needed: Mapping[str, Any], opened: Component
+) -> _Advice:
+    """Return the first arguments that work, and why those before them do not.
+
+    Args:
+        opened: the data set, which is not read again for each of them.
+    """
     from fsframework.api.experiments import Description, resolved
 
     first = ""
@@ -138,7 +147,8 @@ def _advice(tree: Mapping[str, Any], session: Session, needed: Mapping[str, Any]
         if _UNTRAINED in arguments:
             arguments["training"] = {"epochs": arguments.pop(_UNTRAINED)}
         try:
-            tasks, notes = Description(resolved(tree, session, **arguments), session).tasks()
+            asked = dataclasses.replace(resolved(tree, session, **arguments), dataset=opened)
+            tasks, notes = Description(asked, session).tasks()
         except FsfError as error:
             first = first or str(error)
         else:

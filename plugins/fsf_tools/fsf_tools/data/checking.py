@@ -12,7 +12,7 @@ import numpy as np
 from fsframework.api.data import data_problems
 from fsframework.errors import DataError
 from fsframework.interfaces import Dataset
-from fsframework.values import AttributeTable, ImagePool, IntArray
+from fsframework.values import AttributeTable, ImagePool, IntArray, Texts
 
 __all__ = ["DataReport", "SplitReport", "WordsReport", "check_dataset", "check_words"]
 
@@ -122,14 +122,13 @@ def check_dataset(dataset: Dataset, opened: Advance | None = None) -> DataReport
 
 def check_words(dataset: Dataset, table: AttributeTable) -> WordsReport:
     """Compare the keys of a table of words with those of the images."""
-    images, rows = set(dataset.keys), set(table.keys)
-    indptr, _ = table.csr()
-    empty = np.flatnonzero(np.diff(indptr) == 0).tolist()
+    images, rows = Texts.of(dataset.keys), Texts.of(table.keys)
+    unknown = images.find(rows) < 0
     return WordsReport(
         len(table.words),
-        tuple(key for key in table.keys if key not in images),
-        tuple(key for key in dataset.keys if key not in rows),
-        sum(table.keys[row] in images for row in empty),
+        tuple(rows.take(np.flatnonzero(unknown))),
+        tuple(images.take(np.flatnonzero(rows.find(images) < 0))),
+        int(((table.words_per_image() == 0) & ~unknown).sum()),
     )
 
 
@@ -141,9 +140,8 @@ def _structure(dataset: Dataset) -> list[str]:
         found.append(
             f"{_counted(empty, 'class', 'classes')} {_have(empty)} no image: {_some(empty)}"
         )
-    keys, counts = np.unique(np.array(dataset.keys, dtype=object), return_counts=True)
-    twice = keys[counts > 1].tolist()
-    if twice:
+    keys = Texts.of(dataset.keys)
+    if twice := sorted({*keys.take(keys.repeated)}):
         verb = "appears" if len(twice) == 1 else "appear"
         found.append(f"{_counted(twice, 'key')} {verb} more than once: {_some(twice)}")
     home: dict[str, list[str]] = {}

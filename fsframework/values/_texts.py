@@ -1,0 +1,109 @@
+"""Columns of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fsframework.errors import DataError
+from fsframework.values._arrays import IntArray
+
+__all__ = ["Texts"]
+
+_BLOCK = 1 << 13
+
+
+class Texts(Sequence[str]):
+    """A sequence of texts, stored as one Arrow array: a quarter of the memory of a tuple.
+
+    It is equal to any sequence of the same texts.
+
+    Args:
+        values: texts, or Arrow arrays of text, which are concatenated.
+
+    Raises:
+        DataError: a value is not a text.
+
+    >>> keys = Texts(["a.png", "b.png", "c.png"])
+    >>> keys[1], keys[:2], keys.find(["c.png", "x.png"]).tolist()
+    ('b.png', ('a.png', 'b.png'), [2, -1])
+    """
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        import pyarrow as pa
+
+        held = list(values)
+        try:
+            if held and isinstance(held[0], (pa.Array, pa.ChunkedArray)):
+                chunks = [chunk for one in held for chunk in getattr(one, "chunks", [one])]
+                text = pa.large_string()
+                array = pa.chunked_array([chunk.cast(text) for chunk in chunks], text)
+                array = array.combine_chunks()
+            else:
+                array = pa.array(held, pa.large_string())
+        except (pa.ArrowException, UnicodeError) as error:
+            raise DataError(f"a value is not text ({error})") from None
+        self.array = array
+
+    @classmethod
+    def of(cls, values: Sequence[str]) -> Texts:
+        """Return texts as they are, and other sequences as texts."""
+        return values if isinstance(values, Texts) else cls(values)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return tuple(self.array[place].to_pylist())
+        return self.array[int(place)].as_py()
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _BLOCK):
+            yield from self.array.slice(start, _BLOCK).to_pylist()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or len(other) != len(self):
+            return False
+        return self is other or bool(self.array.equals(Texts.of(other).array))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def take(self, places: IntArray) -> Texts:
+        """Return the texts at these places; the text at -1 is empty."""
+        import pyarrow as pa
+
+        return Texts([self.array.take(pa.array(places, mask=places < 0)).fill_null("")])
+
+    def find(self, wanted: Sequence[str]) -> IntArray:
+        """Return int64 ``(len(wanted),)``: where each text is first, -1 where it is not."""
+        import pyarrow.compute as pc
+
+        found = pc.index_in(Texts.of(wanted).array, value_set=self.array)
+        return np.asarray(found.fill_null(-1)).astype(np.int64)
+
+    @cached_property
+    def repeated(self) -> IntArray:
+        """The places of texts that stand at an earlier place too, int64, ascending."""
+        if len(self.array.unique()) == len(self):
+            return np.zeros(0, np.int64)
+        first = self.find(self)
+        return np.flatnonzero(first != np.arange(len(self)))
+
+    def framed(self) -> tuple[IntArray, memoryview]:
+        """Return the length of each text in characters, uint64, and all texts in UTF-8."""
+        import pyarrow.compute as pc
+
+        _, offsets, data = self.array.buffers()
+        if not len(self) or data is None:
+            return np.zeros(len(self), np.uint64), memoryview(b"")
+        low = self.array.offset
+        starts = np.frombuffer(offsets, np.int64)[[low, low + len(self)]]
+        lengths = np.asarray(pc.utf8_length(self.array)).astype(np.uint64)
+        return lengths, memoryview(data)[starts[0] : starts[1]]
