@@ -387,6 +387,11 @@ def _terms(columns: Sequence[Column]) -> Iterator[str]:
         return
     arms = {c.label: next(iter(c.values.values())) for c in arms_of(main, columns)}
     yield gap_told(arms)
+    if not main.ranks:
+        yield (
+            "A gap shrinks where a method knows little and where it knows all, so that gaps rank "
+            "only methods that do equally well in the control arm."
+        )
     if robustness_of(columns) is not None:
         control, tested = arms
         yield (
