@@ -387,17 +387,17 @@ def _terms(columns: Sequence[Column]) -> Iterator[str]:
         return
     arms = {c.label: next(iter(c.values.values())) for c in arms_of(main, columns)}
     yield gap_told(arms)
-    if not main.ranks:
-        yield (
-            "A gap shrinks where a method knows little and where it knows all, so that gaps rank "
-            "only methods that do equally well in the control arm."
-        )
     if robustness_of(columns) is not None:
         control, tested = arms
         yield (
             f"robustness = {tested} beyond what {control} predicts, by a line through the logits "
             "of all methods on equal tasks; larger is better. Methods that share a letter cannot "
             "be told apart."
+        )
+    if not main.ranks:
+        yield (
+            "A gap shrinks where a method knows little and where it knows all, so that gaps rank "
+            "only methods that do equally well in the control arm."
         )
 
 

@@ -37,7 +37,8 @@ class Figures(Section):
             if gap is None:
                 continue
             shown = ReportedRuns(run for run in group if gap in run.estimates)
-            where = "" if len(groups) > 1 else f"{tasks_called(group[0])}; "
+            # The name says which of several sets it is.
+            where = "" if len(groups) > 1 else f"On {tasks_called(group[0])}. "
             for figure in (*_both_arms(shown, gap, where), _gaps(shown, gap, where)):
                 yield dataclasses.replace(figure, name=titled(figure.name, number, groups))
 
@@ -56,7 +57,7 @@ def _both_arms(runs: ReportedRuns, gap: str, where: str) -> Iterator[FigureDecla
     if points:
         yield FigureDeclaration(
             f"{measure(runs, tested)} against {measure(runs, control)}",
-            f"{where}below the line, the arm under test is worse.{told}",
+            f"{where}Below the line, the arm under test is worse.{told}",
             f"{measure(runs, control)} (%)",
             f"{measure(runs, tested)} (%)",
             (Panel("", tuple(series)),),
@@ -75,7 +76,7 @@ def _gaps(runs: ReportedRuns, gap: str, where: str) -> FigureDeclaration:
     more = f" {left} more are in the table." if left else ""
     return FigureDeclaration(
         measure(runs, gap),
-        f"{where}in the order of the leaderboard.{more}",
+        f"{where}In the order of the leaderboard.{more}",
         "",
         f"{measure(runs, gap)} (points)",
         (Panel("", (Series("", points),)),),
