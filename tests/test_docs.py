@@ -103,6 +103,23 @@ def test_python_runs(page: Path, beside_images: Path) -> None:
     run_page(page, beside_images)
 
 
+@pytest.mark.parametrize("name", [path.stem for path in sorted(ROOT.glob("docs/tutorials/*.py"))])
+def test_tutorials_run_with_few_tasks(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    monkeypatch.chdir(tmp_path)
+    from sitepages import tutorials
+
+    path = tutorials.FOLDER / f"{name}.py"
+    fewer = ((r"tasks([ =\": ]+)\d+", r"tasks\g<1>20"), (r"(\"epochs\": )\d+", r"\g<1>1"))
+    code = [cell for cell, _ in tutorials.outputs(path, fewer)]
+    kept = tutorials.shown(path)
+    assert set(kept) == {cell.key for cell in code}, "run docs/make_tutorials.py"
+    pictures = re.findall(r"\]\(([\w-]+\.(?:png|svg))\)", path.read_text(encoding="utf-8"))
+    assert [picture for picture in pictures if not Path(picture).exists()] == []
+
+
 @pytest.mark.slow
 def test_python_that_takes_long_runs(beside_images: Path) -> None:
     run_page(ROOT / "docs" / "guides" / "python.md", beside_images, long=True)
