@@ -34,6 +34,10 @@ from fsframework.values import Estimate, footnotes, label_in_arms
 __all__ = ["Group", "Results", "Shown", "data_of", "reading"]
 
 
+_MOST_CAUTIONS = 2
+"""More make a caption unreadable; ``fsf runs list`` has all."""
+
+
 @dataclass(frozen=True, eq=False)
 class Shown:
     """A method on its tasks.
@@ -186,8 +190,14 @@ class Results:
 
     @property
     def cautions(self) -> list[str]:
-        """What must stand under everything that shows these runs."""
-        return footnotes(cautions_of({one.label: one.result.records for one in self.shown}))
+        """What must stand under everything that shows these runs, in short."""
+        of = cautions_of({one.label: one.result.records for one in self.shown})
+        first = next(iter(of.values()), ())
+        shared = [one for one in first if all(one in own for own in of.values())]
+        others = footnotes({k: [one for one in own if one not in shared] for k, own in of.items()})
+        found = [*(one[:1].upper() + one[1:] for one in shared), *others]
+        more = len(found) - _MOST_CAUTIONS
+        return [*found[:_MOST_CAUTIONS], *([f"{more} more: fsf runs list"] if more > 0 else [])]
 
     def estimate(self, one: Shown, measure: Measure) -> Estimate:
         """Return a measure of a method with its interval, as ``fsframework.compare`` does.

@@ -184,10 +184,7 @@ def _not_ranked(control: Column) -> str:
     """Return that values in the control arm differ, so that gaps rank nothing."""
     best, worst = control.ranked[0], control.ranked[-1]
     ends = " to ".join(f"{control.values[one]} ({control.name(one)})" for one in (worst, best))
-    return (
-        f"The gaps do not rank these methods, whose {control.label} differs ({ends}): a gap "
-        "shrinks where a method knows little and where it knows all."
-    )
+    return f"The gaps do not rank these methods, whose {control.label} differs ({ends})."
 
 
 def _extremes(gap: Column) -> Iterator[str]:
