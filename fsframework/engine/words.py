@@ -188,7 +188,8 @@ def _read_csv(path: Path) -> AttributeTable:
         wrong[rows[nameless]] = "has no key"
     if wrong:
         raise DataError(f"{path}: row {min(wrong)} {wrong[min(wrong)]}")
-    lists = map(_lists, columns["words"].chunks)
+    chunks = columns.pop("words").chunks
+    lists = (_lists(chunks.pop(0)) for _ in range(len(chunks)))  # each is released once it is read
     return AttributeTable.from_lists(keys, lists, provenance={"file": path.name})
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from fsframework.errors import DataError
 from fsframework.values._arrays import IntArray
 
-__all__ = ["Texts"]
+__all__ = ["Texts", "release_memory"]
 
 _BLOCK = 1 << 13
 
@@ -106,3 +106,11 @@ class Texts(Sequence[str]):
         whole = pa.LargeListArray.from_arrays([0, len(self)], self.array)
         joined = pc.binary_join(whole, pa.scalar("", pa.large_string()))
         return lengths, memoryview(joined[0].as_buffer())
+
+
+def release_memory() -> None:
+    """Return to the system what allocators keep of freed memory."""
+    import pyarrow as pa
+
+    for pool in (pa.default_memory_pool(), pa.system_memory_pool()):
+        pool.release_unused()
