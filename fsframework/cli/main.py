@@ -56,13 +56,6 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; every error a user can fix is one line and exit code 2."""
-    # Threads that spin for long while waiting slow each other down two to four times on a shared
-    # machine; without any spinning, small tasks take twice as long. This must be set before torch
-    # is imported; the user's own choice takes precedence.
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    # Tensors on huge pages, where the system has them, save a tenth of a training step on a CPU.
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     arguments = sys.argv[1:]
     verbose = "--verbose" in arguments
     arguments = [a for a in arguments if a != "--verbose"]

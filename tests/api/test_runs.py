@@ -8,10 +8,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas
 import pytest
 import torch
 from torch import Tensor, nn
@@ -260,6 +260,20 @@ def test_errors_speak_of_arguments() -> None:
         assert "--" not in str(caught.value)
 
 
+class Frame:
+    """What the tests need of a data frame: rows from mappings, or columns of equal length."""
+
+    def __init__(self, data: Any) -> None:
+        if isinstance(data, list):
+            assert all(isinstance(row, dict) for row in data)
+            self._n_rows = len(data)
+        else:
+            [self._n_rows] = {len(column) for column in data.values()}
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+
 def test_values_fit_on_a_screen_and_become_data_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, run = fsf.pool(PLANTED), fsf.run(method="ncc", **SMALL)
     other = fsf.run(method="protonet", **SMALL)
@@ -274,13 +288,15 @@ def test_values_fit_on_a_screen_and_become_data_frames(monkeypatch: pytest.Monke
         (fsf.runs(), 2),
         (compared, len(compared.pairs)),
     ]
+    # Not pandas itself, which Arrow would import in every process of these tests.
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=Frame))
     for value, n_rows in frames:
         assert len(value.to_pandas()) == n_rows
         assert len(repr(value).splitlines()) <= 40
         assert not hasattr(value, "_repr_html_") or value._repr_html_().count("<tr>") <= 40
-    numbers = pandas.DataFrame(run.estimates).to_numpy()
+    numbers = np.asarray(run.estimates)
     assert numbers.dtype == np.float64
-    assert numbers[0].tolist()[0] == next(iter(run.estimates.values())).value
+    assert numbers[0, 0] == next(iter(run.estimates.values())).value
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(FsfError, match="pip install pandas"):
         run.estimates.to_pandas()

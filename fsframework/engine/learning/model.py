@@ -17,6 +17,7 @@ from fsframework._files import atomic_write
 from fsframework._reading import check_file, parse_json
 from fsframework.components.resolution import Component
 from fsframework.engine.learning.augmentation import augmented
+from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.engine.options import Settings
 from fsframework.engine.stages import Precision
 from fsframework.errors import DataError, RecordError
@@ -178,6 +179,7 @@ def build_model(
     Raises:
         DataError: the pretrained weights are missing, cannot be read or do not fit.
     """
+    keep_freed_memory()
     with seeded(seed):
         extractor: Backbone = backbone.create()
         if settings is not None and settings.model is None:

@@ -30,7 +30,6 @@ from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.batches import Split, StepBatches
 from fsframework.engine.learning.episodes import EPISODES, drawn_episodes
 from fsframework.engine.learning.evaluation import ImageSource, predict
-from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.engine.learning.model import (
     FewShotModel,
     base_classes_of,
@@ -109,8 +108,6 @@ class Training:
         Args:
             seed: of the other weights; by default the experiment's.
         """
-        if self.device.type == "cpu":
-            keep_freed_memory()
         backbone, method = self.experiment.backbone, self.experiment.method
         size, settings = self.source.store.size, self.experiment.settings
         seed = settings.training_seed if seed is None else seed

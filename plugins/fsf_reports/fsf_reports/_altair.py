@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fsf_reports._marks import (
     Frame,
+    across_title,
     draw_panel,
     least_height,
     least_width,
+    lowest_height,
     numbered,
+    room_above,
+    room_below,
     same_rows,
     with_room,
     within_limits,
@@ -38,6 +42,10 @@ _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _MEDIA_TYPE = "application/vnd.vegalite.v6+json"
 _PPI = 300
 _GAP = 10.0
+_PAGE = 230 * 72 / 25.4
+"""Height of a page, with room for the caption."""
+_NARROWEST = 60.0
+"""Width of a panel of a figure that needs many to fit a page."""
 _KEY = 16.0
 _MOST_KEYS = 60
 """Nobody looks up more names than that in a legend."""
@@ -124,12 +132,8 @@ def vega_lite(figure: FigureDeclaration, columns: Literal[1, 2] = 1) -> dict[str
     parts: list[dict[str, Any]] = []
     if (shown := _legend(figure, names, frame)) is not None:
         parts.append(shown)
-    grid = {
-        "concat": panels,
-        "columns": frame.per_row,
-        "spacing": _GAP,
-    }
-    parts.append(grid)
+    grid = {"concat": panels, "columns": frame.per_row, "spacing": _GAP}
+    parts += [grid] if not frame.shared else _titled(figure, frame, grid)
     return {
         "$schema": _SCHEMA,
         "description": plain(f"{figure.name}. {figure.title}"),
@@ -155,7 +159,7 @@ def _frame(figure: FigureDeclaration, width: float, names: Sequence[str]) -> Fra
     """Decide the sizes of the panels, their number per row and their common axes."""
     values = _spread((point.y for point in figure.points), figure.limits)
     bars = figure.mark == "bars"
-    y = axis_over(values, zero=bars)
+    y = axis_over(values, zero=bars, limits=figure.limits)
     numbers = [p.x for p in figure.points if not isinstance(p.x, str)]
     x = None
     if numbers and figure.mark in ("points", "lines"):
@@ -163,17 +167,81 @@ def _frame(figure: FigureDeclaration, width: float, names: Sequence[str]) -> Fra
         places = _spread(
             (Quantity(n) if isinstance(n, (int, float)) else n for n in numbers), limits
         )
-        x = axis_over(places, pad=0.05 if figure.mark == "points" else 0.02)
+        x = axis_over(places, pad=0.05 if figure.mark == "points" else 0.02, limits=limits)
         if all(isinstance(n, (int, float)) and n == int(n) for n in numbers):
             x = x.of_whole_numbers()  # there is nothing between two epochs
         if figure.diagonal:
-            x = y = axis_over([*places, *values])
-    frame = Frame(width, tuple(names), x, y, numbered=numbered(figure, width))
-    per_row = frame.fitting(least_width(figure, frame), len(figure.panels), _GAP)
-    if not same_rows(figure):
-        per_row = 1  # only the first panel of a row has names beside it
-    frame = frame.of(per_row, figure, _GAP)
-    return frame.with_height(least_height(figure, frame))
+            x = y = axis_over([*places, *values], limits=limits)
+    shared = len(figure.panels) > 1
+    beside = _room_beside(figure) if shared else 0.0
+    frame = Frame(
+        width - beside, tuple(names), x, y, numbered=numbered(figure, width), shared=shared
+    )
+    return _on_a_page(figure, frame)
+
+
+def _on_a_page(figure: FigureDeclaration, frame: Frame) -> Frame:
+    """Return the frame with as few panels per row as a page allows, and lower ones if it must."""
+    count = len(figure.panels)
+    # Where rows have different names, only the first panel of a row has names beside it.
+    first, most = 1, 1
+    if same_rows(figure):
+        first = frame.fitting(least_width(figure, frame), count, _GAP)
+        most = max(first, frame.fitting(_NARROWEST, count, _GAP))
+    for per_row in range(first, most + 1):
+        found = frame.of(per_row, figure, _GAP)
+        found = found.with_height(least_height(figure, found))
+        over = _height(figure, found) - _PAGE
+        if over <= 0:
+            return found
+    lower = found.height - over / math.ceil(count / found.per_row)
+    return found.with_height(max(lower, min(found.height, lowest_height(figure))))
+
+
+def _height(figure: FigureDeclaration, frame: Frame) -> float:
+    """Return the height of a figure in points, nearly as Vega lays it out."""
+    rows = math.ceil(len(figure.panels) / frame.per_row)
+    legend = _legend(figure, frame.names, frame)
+    title = _title(figure, frame.width).get("title", {})
+    lines = [*title.get("text", ()), *title.get("subtitle", ())]
+    lines += across_title(figure, frame, frame.width)
+    height = len(lines) * line_height(TITLE) + (legend["height"] + 6 if legend else 0.0)
+    height += rows * (frame.height + room_above(figure, frame)) + (rows - 1) * _GAP
+    height += (rows - 1) * room_below(figure, frame, bottom=False)
+    return height + room_below(figure, frame, bottom=True)
+
+
+def _room_beside(figure: FigureDeclaration) -> float:
+    """Return the room for the title of the vertical axis left of all panels."""
+    upright = figure.mark in ("bars", "lines", "points") and figure.y_axis
+    return line_height(SIZE) + 4 if upright else 0.0
+
+
+def _titled(figure: FigureDeclaration, frame: Frame, grid: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return panels with the titles of their axes, each once."""
+    beside = _room_beside(figure)
+    wide = frame.per_row * (frame.panel + _GAP) - _GAP
+    across = across_title(figure, frame, wide)
+    parts: list[dict[str, Any]] = [grid]
+    start = 0.0  # of the first panel, relative to where the part below begins
+    if beside:
+        room = frame.height * math.ceil(len(figure.panels) / frame.per_row)
+        upright = _written(wrapped(figure.y_axis, room, SIZE, lines=1), angle=270)
+        side = {**upright, "width": line_height(SIZE), "height": SIZE}
+        parts = [{"hconcat": [side, grid], "spacing": 4, "center": True}]
+        start = beside + frame.left
+    if across:
+        below = _written(across, baseline="top")
+        below["encoding"] = {"x": {"value": start + wide / 2}, "y": {"value": 0}}
+        height = len(across) * line_height(SIZE)
+        parts.append({**below, "width": start + wide, "height": height})
+    return parts
+
+
+def _written(lines: Sequence[str], **style: Any) -> dict[str, Any]:
+    mark = {"type": "text", "text": list(lines), "align": "center", "limit": 0,
+            "lineHeight": line_height(SIZE), **style}  # fmt: skip
+    return {"data": {"values": [{}]}, "mark": mark}
 
 
 def _spread(

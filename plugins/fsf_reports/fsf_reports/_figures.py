@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import fsf_statistics
-from fsf_reports._results import Group, Results, Shown, reading
+from fsf_reports._results import Group, Results, Shown, data_of, reading
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsf_statistics import FEWEST_RANKED, spearman
 from fsframework.errors import DataError, OptionError, close_matches
@@ -21,6 +23,10 @@ from fsframework.statistics.results import MethodResult
 from fsframework.values import Estimate
 
 __all__ = ["FIGURES", "Named", "Wanted", "figure"]
+
+
+_MOST_PANELS = 12
+"""More do not fit a page."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +54,13 @@ class Named:
         summary: what it shows.
         needs: what the runs must have.
         declare: makes it.
+        main: whether most papers need it.
     """
 
     summary: str
     needs: str
     declare: Callable[[Results, Wanted], FigureDeclaration]
+    main: bool = False
 
 
 def figure(  # noqa: PLR0913 - an option each
@@ -91,7 +99,12 @@ def figure(  # noqa: PLR0913 - an option each
             f"{', '.join(FIGURES)}"
         )
     opened = Results.of(results, level=level, runs_dir=runs_dir, plugins=plugins)
-    return FIGURES[name].declare(opened, Wanted(statistic, by, question, most))
+    made = FIGURES[name].declare(opened, Wanted(statistic, by, question, most))
+    if (count := len(made.panels)) > _MOST_PANELS:
+        left = f"Left out: {count - _MOST_PANELS} of {count} panels; choose fewer runs to see them."
+        panels = made.panels[:_MOST_PANELS]
+        made = dataclasses.replace(made, panels=panels, notes=(*made.notes, left))
+    return made
 
 
 def _notes(
@@ -99,6 +112,11 @@ def _notes(
 ) -> tuple[str, ...]:
     told = (reading(estimates, results.groups, per), *filter(None, said), *results.cautions)
     return tuple(text if text.endswith((".", "!", "?")) else f"{text}." for text in told)
+
+
+def _of_data(results: Results, *said: str) -> tuple[str, ...]:
+    """Return what a caption says of data where no interval is shown."""
+    return (f"On {data_of(results.groups)}.", *said, *results.cautions)
 
 
 def _begun(note: str) -> str:
@@ -177,8 +195,7 @@ def _by_arm(results: Results, wanted: Wanted) -> FigureDeclaration:
         )
         gap = Measure(wanted.statistic, arms)
         captions: dict[float | str, str] = {
-            one.label: results.quantity(one, gap).text(signed=True).replace("-", "−")
-            for one in group.shown
+            one.label: _short(results.quantity(one, gap)) for one in group.shown
         }
         panels.append(Panel(_title_of(group, results), series, captions))
     first, second = (results.label(measure) for measure in measures)
@@ -196,6 +213,12 @@ def _by_arm(results: Results, wanted: Wanted) -> FigureDeclaration:
     )
 
 
+def _short(gap: Quantity) -> str:
+    """Return a gap with one digit, as there are many beside each other."""
+    half = f" ± {gap.half_width:.1f}" if gap.has_interval else ""
+    return f"{gap.value:+.1f}{half}".replace("-", "−")
+
+
 # --- dots and whiskers ------------------------------------------------------------------------
 
 
@@ -203,16 +226,21 @@ def _intervals(results: Results, wanted: Wanted) -> FigureDeclaration:
     value, found, rows, missing = _Values(results), [], [], []
     for group in results.groups:
         measure = results.measure(wanted.statistic, group)
-        found.append(dict(_known(group, measure, value, missing)))
-        answer = results.headline(group, measure.statistic)
-        rows.append([row[0] for row in answer.table.rows])
+        found.append(own := dict(_known(group, measure, value, missing)))
+        statistic = results.statistic_of(measure.statistic)
+        best = -1 if statistic.higher_is_better and not measure.is_gap else 1
+        order = sorted(own, key=lambda label: best * own[label].value)
+        rows.append([*order, *(one.label for one in group.shown if one.label not in own)])
+    shared = _shared(rows, found)
     panels = [
         Panel(
             _title_of(group, results),
             (Series("", tuple(Point(label, values.get(label)) for label in own)),),
         )
-        for group, values, own in zip(results.groups, found, _shared(rows, found), strict=True)
+        for group, values, own in zip(results.groups, found, shared, strict=True)
     ]
+    if any(len(own) > len(one) for own, one in zip(shared, rows, strict=True)):
+        missing.append("An empty row: the method has no run on these tasks")
     return FigureDeclaration(
         "Intervals",
         f"{results.label(measure)} of each method.",
@@ -220,7 +248,8 @@ def _intervals(results: Results, wanted: Wanted) -> FigureDeclaration:
         results.axis(measure),
         tuple(panels),
         mark="whiskers",
-        notes=_notes(results, value.seen, _ORDER, *missing),
+        limits=results.limits(measure),
+        notes=_notes(results, value.seen, *missing),
     )
 
 
@@ -235,12 +264,6 @@ def _known(
             if not measure.relative:
                 raise
             missing.append(f"No value: {error}")
-
-
-_ORDER = (
-    "Rows are in the order of the table: by effective robustness, or by gap among methods of equal "
-    "accuracy, else by accuracy"
-)
 
 
 def _shared(
@@ -305,13 +328,20 @@ def _variants(results: Results) -> dict[str, list[tuple[str, Shown]]]:
     for name, shown in of_method.items():
         names = labelled([""] * len(shown), [facts_of(one.run.record) for one in shown])
         if any(names):
-            found[name] = list(zip(names, shown, strict=True))
+            pairs = zip(names, shown, strict=True)
+            found[name] = sorted(pairs, key=lambda pair: _natural(pair[0]))
     if not found:
         raise DataError(
             "ablations: no two of these runs are of one method with different options; give runs "
             "that differ in an option, such as method.NAME or detector"
         )
     return found
+
+
+def _natural(text: str) -> list[tuple[float, str]]:
+    """Return a key that sorts the numbers in texts as numbers."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", text)
+    return [(float(p), "") if n % 2 else (math.inf, p) for n, p in enumerate(parts)]
 
 
 def _ablations(results: Results, wanted: Wanted) -> FigureDeclaration:
@@ -513,6 +543,9 @@ def _pairs(results: Results, wanted: Wanted) -> FigureDeclaration:
             {one.label: one.result for one in group.shown}, measure.name, level=results.level
         )[measure.name]
         labels = sorted(found.values, key=lambda label: found.values[label].value)
+        first = [series.name for series in panels[0].series] if panels else labels
+        # Panels of the same methods have the same rows.
+        labels = first if set(first) == set(labels) else labels
         seen += found.values.values()
         series = []
         for row in labels:
@@ -585,22 +618,22 @@ def _task_accuracies(results: Results, wanted: Wanted) -> FigureDeclaration:
     import numpy as np
 
     del wanted
-    panels, correlations = [], []
+    panels, numbers = [], list[int]()
     for group in results.groups:
         measure = Measure("acc", tuple(group.first.outcomes)[:1])
         shown = [one.result for one in group.shown]
         columns = values_of(shown, measure, results.statistic_of("acc")).means[0].T
         x, first = 100 * columns[0], group.shown[0].label
         for one, column in zip(group.shown[1:], 100 * columns[1:], strict=True):
-            title = " ".join(filter(None, (_title_of(group, results), f"{one.label} (y)")))
             points = tuple(Point(float(a), Quantity(b)) for a, b in zip(x, column, strict=True))
-            panels.append(Panel(f"{title} against {first} (x)", (Series("", points),)))
+            parts = [_title_of(group, results), f"{one.label} (y) against {first} (x)"]
             if x.std() > 0 and column.std() > 0:
-                r = np.corrcoef(x, column)[0, 1]
-                correlations.append(f"{one.label} and {first} {r:.3f} over {len(x):,} tasks")
+                parts.append(f"r = {np.corrcoef(x, column)[0, 1]:.3f}")
+            panels.append(Panel(", ".join(filter(None, parts)), (Series("", points),)))
+            numbers.append(len(x))
     if not panels:
         raise DataError("task-accuracies: needs two methods on equal tasks")
-    told = [f"Pearson's correlation: {'; '.join(correlations)}."] if correlations else []
+    tasks = " to ".join(f"{n:,}" for n in sorted({min(numbers), max(numbers)}))
     return FigureDeclaration(
         "Task accuracies",
         "Accuracy of each task by two methods.",
@@ -610,7 +643,7 @@ def _task_accuracies(results: Results, wanted: Wanted) -> FigureDeclaration:
         mark="points",
         diagonal=True,
         limits=(0.0, 100.0),
-        notes=(*told, *results.cautions),
+        notes=_of_data(results, f"r: Pearson's correlation over {tasks} tasks."),
     )
 
 
@@ -632,21 +665,27 @@ def _loss(results: Results, wanted: Wanted) -> FigureDeclaration:
 def _curves(
     results: Results, name: str, axis: str, value: Callable[[Any], float | None]
 ) -> FigureDeclaration:
+    trained = [
+        (one.result.label, record)
+        for one in results.shown
+        for record in one.result.records
+        if record.training.history
+    ]
+    labels = labelled([label for label, _ in trained], [facts_of(one) for _, one in trained])
     series = []
-    several = len({one.result.label for one in results.shown}) < len(results.shown)
-    for one in results.shown:
-        history = one.run.record.training.history
+    for label, (_, record) in zip(labels, trained, strict=True):
         points = [
             Point(float(number), Quantity(found, unit=""))
-            for number, epoch in enumerate(history, start=1)
+            for number, epoch in enumerate(record.training.history, start=1)
             if (found := value(epoch)) is not None
         ]
         if points:
-            label = one.run.name if several else one.result.label
             series.append(Series(label, tuple(points)))
     if not series:
         raise DataError(f"{name.lower()}: nothing was trained in these runs, or not validated")
     what = axis.partition(" (")[0]
+    without = [one.label for one in results.shown if one.result.label not in dict(trained)]
+    left = ", ".join(dict.fromkeys(without))
     return FigureDeclaration(
         name,
         f"{what[0].upper()}{what[1:]} by epoch.",
@@ -654,7 +693,8 @@ def _curves(
         axis,
         (Panel("", tuple(series)),),
         mark="lines",
-        notes=tuple(results.cautions),
+        limits=(0.0, 100.0) if axis.endswith("(%)") else None,
+        notes=_of_data(results, *([f"Not trained, and left out: {left}."] if left else [])),
     )
 
 
@@ -745,7 +785,7 @@ def _queries(results: Results, wanted: Wanted) -> FigureDeclaration:
         notes=(
             "Estimated from the tasks of a pilot, those of the control arm.",
             *([f"Best number of queries: {', '.join(best)}."] if best else []),
-            *results.cautions,
+            *_of_data(results),
         ),
     )
 
@@ -756,32 +796,43 @@ FIGURES: Mapping[str, Named] = MappingProxyType(
     {
         "arms": Named(
             "the tested arm against the control arm, a point per method",
-            _TWO_ARMS, _arms,
+            _TWO_ARMS, _arms, main=True,
+        ),
+        "by-arm": Named(
+            "bars of both arms per method, the gap below (MetaCoCo Fig. 3)", _TWO_ARMS, _by_arm,
+            main=True,
+        ),
+        "intervals": Named(
+            "the gap, or another measure, of each method as dot and whiskers",
+            "any runs", _intervals, main=True,
+        ),
+        "robustness": Named(
+            "effective robustness of each method, with letters", f"{_TWO_ARMS}, of three methods",
+            _robustness, main=True,
+        ),
+        "shots": Named(
+            "gaps by shots of the tasks (FewSTAB Fig. 4)", f"{_TWO_ARMS}, of several shots", _shots,
+            main=True,
+        ),
+        "ablations": Named(
+            "the gap by the options in which runs differ", "runs that differ in options",
+            _ablations, main=True,
+        ),
+        "breakdown": Named(
+            "accuracy per class, word, pair or context (--by)", "one run and its images",
+            _breakdown, main=True,
+        ),
+        "harm": Named(
+            "which words hurt which classes (--question)", "one run and its images", _harm,
+            main=True,
         ),
         "accuracy": Named(
             "the tested arm against accuracy in the control arm (FewSTAB Figs. 5 and S1)",
             _TWO_ARMS, _accuracy,
         ),
-        "by-arm": Named(
-            "bars of both arms per method, the gap below (MetaCoCo Fig. 3)", _TWO_ARMS, _by_arm
-        ),
-        "intervals": Named(
-            "the gap, or another measure, of each method as dot and whiskers",
-            "any runs", _intervals,
-        ),
-        "robustness": Named(
-            "effective robustness of each method, with letters", f"{_TWO_ARMS}, of three methods",
-            _robustness,
-        ),
-        "shots": Named(
-            "gaps by shots of the tasks (FewSTAB Fig. 4)", f"{_TWO_ARMS}, of several shots", _shots
-        ),
         "training-shots": Named(
             "models trained at more shots minus at fewer (FewSTAB Fig. 6)",
             "the same methods trained at two numbers of shots, on equal tasks", _training_shots,
-        ),
-        "ablations": Named(
-            "the gap by the options in which runs differ", "runs that differ in options", _ablations
         ),
         "agreement": Named(
             "the tested arm on one set of tasks against another (FewSTAB Table 6)",
@@ -793,12 +844,6 @@ FIGURES: Mapping[str, Named] = MappingProxyType(
         "task-accuracies": Named(
             "accuracy of each task by two methods (Lafargue et al. Fig. 1)",
             "two or more methods on equal tasks", _task_accuracies,
-        ),
-        "breakdown": Named(
-            "accuracy per class, word, pair or context (--by)", "one run and its images", _breakdown
-        ),
-        "harm": Named(
-            "which words hurt which classes (--question)", "one run and its images", _harm
         ),
         "queries": Named(
             "variance of the mean accuracy by queries per class", "runs with several queries",
@@ -812,4 +857,4 @@ FIGURES: Mapping[str, Named] = MappingProxyType(
         "loss": Named("training loss by epoch", "runs that were trained", _loss),
     }
 )  # fmt: skip
-"""The figures of runs by name."""
+"""The figures of runs by name, those that most papers need first."""

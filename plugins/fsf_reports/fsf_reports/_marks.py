@@ -17,10 +17,14 @@ from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 __all__ = [
     "Drawn",
     "Frame",
+    "across_title",
     "draw_panel",
     "least_height",
     "least_width",
+    "lowest_height",
     "numbered",
+    "room_above",
+    "room_below",
     "same_rows",
     "with_room",
     "within_limits",
@@ -50,6 +54,7 @@ class Frame:
         panel: width of each panel; ``height`` its height.
         per_row: panels.
         numbered: labels of points that are drawn as numbers, since they have no room.
+        shared: whether the titles of the axes stand once beside all panels.
     """
 
     width: float
@@ -61,6 +66,7 @@ class Frame:
     height: float = 0.0
     per_row: int = 1
     numbered: tuple[str, ...] = ()
+    shared: bool = False
 
     def fitting(self, least: float, panels: int, gap: float) -> int:
         """Return how many panels of a width fit into a row, of rows as equal as possible."""
@@ -239,7 +245,8 @@ def _left(figure: FigureDeclaration, frame: Frame) -> float:
     # The title runs along a height that depends on this width: one step of the iteration is enough.
     panel = frame.panel or frame.width / frame.per_row - 45
     height = least_height(figure, dataclasses.replace(frame, panel=panel))
-    lines = len(wrapped(figure.y_axis, height, SIZE, lines=2)) if figure.y_axis else 0
+    titled = figure.y_axis and not frame.shared
+    lines = len(wrapped(figure.y_axis, height, SIZE, lines=2)) if titled else 0
     return labels + 3 + 2 + 4 + lines * line_height(SIZE) + 2
 
 
@@ -269,11 +276,39 @@ def _labels(figure: FigureDeclaration, panel: Panel, frame: Frame) -> list[list[
 # --- what the marks are made of ---------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Edges:
+    """Where a panel is: labels that panels share stand only at the edges of the grid.
+
+    Args:
+        left: whether it is the first of its row.
+        top: whether it is in the first row.
+        bottom: whether no panel is below it.
+    """
+
+    left: bool
+    top: bool
+    bottom: bool
+
+
+def _edges(figure: FigureDeclaration, frame: Frame, place: int) -> Edges:
+    below = place + frame.per_row < len(figure.panels)
+    top = place < frame.per_row
+    return Edges(place % frame.per_row == 0, top, not below or not _same_below(figure))
+
+
+def _same_below(figure: FigureDeclaration) -> bool:
+    """Return whether all panels have the same labels below them."""
+    if not _with_names(figure) or figure.mark == "whiskers":
+        return True
+    below = {(*_categories(figure, p), *p.captions.values()) for p in figure.panels}
+    return len(below) == 1
+
+
 def draw_panel(figure: FigureDeclaration, frame: Frame, place: int) -> Drawn:
     """Return a panel of a figure."""
-    first = place % frame.per_row == 0
     panel = figure.panels[place]
-    layers = _DRAW[figure.mark](figure, panel, frame, first)
+    layers = _DRAW[figure.mark](figure, panel, frame, _edges(figure, frame, place))
     if panel.title:
         lines = wrapped(panel.title, frame.panel, SIZE, lines=2, bold=True)
         layers.append(_text(lines, 0.0, -6.0, "left", fontWeight="bold"))
@@ -354,8 +389,13 @@ def _looked_up(texts: Mapping[str, Sequence[str]]) -> str:
     return f"{json.dumps({key: list(lines) for key, lines in texts.items()})}[datum.value]"
 
 
+def _unless(frame: Frame, title: str) -> str:
+    """Return the title of an axis, empty where it stands once beside all panels."""
+    return "" if frame.shared else title
+
+
 def _axis_of_numbers(axis: Axis, title: str, room: float, *, shown: bool = True) -> dict[str, Any]:
-    """Return scale and axis of numbers; without labels where the panel beside has them."""
+    """Return scale and axis of numbers; without labels where a panel beside or below has them."""
     lines = wrapped(title, room, SIZE, lines=2)
     return {
         "type": "quantitative",
@@ -371,38 +411,94 @@ def _axis_of_numbers(axis: Axis, title: str, room: float, *, shown: bool = True)
     }
 
 
-def _axis_of_names(figure: FigureDeclaration, panel: Panel, frame: Frame) -> dict[str, Any]:
-    """Return scale and axis of names below a panel, with the captions of the panel."""
+def _turned(figure: FigureDeclaration, frame: Frame) -> bool:
+    """Return whether names below panels are turned by 90°, as some are wider than their place."""
+    for panel in figure.panels if _with_names(figure) else ():
+        names = _categories(figure, panel)
+        longest = max(map(_longest_word, (*names, *panel.captions.values())), default=0.0)
+        if len(names) > 1 and longest > frame.panel / len(names) - 3:
+            return True
+    return False
+
+
+def _names_below(
+    figure: FigureDeclaration, panel: Panel, frame: Frame, *, turned: bool
+) -> dict[str, list[str]]:
+    """Return the lines of the names below a panel with its captions, by their keys."""
     names = _categories(figure, panel)
     step = frame.panel / max(1, len(names))
     captions = {_name(x): plain(text) for x, text in panel.captions.items()}
-    longest = max((_longest_word(t) for t in (*names, *captions.values())), default=0.0)
-    where = "below the names"
-    angle: dict[str, Any] = {"labelAngle": 0, "labelBaseline": "top", "labelAlign": "center"}
-    if longest <= step - 3 or len(names) == 1:
-        texts = {
-            f"c{n}": [
-                *wrapped(name, step - 3, SIZE, lines=_LABEL_LINES),
-                *(wrapped(captions[name], step - 3, SIZE, lines=2) if captions.get(name) else []),
-            ]
-            for n, name in enumerate(names)
-        }
-    else:
-        angle = {"labelAngle": -90, "labelBaseline": "middle", "labelAlign": "right"}
-        where = "in parentheses"
-        texts = {}
-        for n, name in enumerate(names):
-            below = f" ({captions[name]})" if captions.get(name) else ""
+    texts = {}
+    for n, name in enumerate(names):
+        below = captions.get(name, "")
+        if turned:
+            below = f" ({below})" if below else ""
             room = max(_ROTATED - text_width(below, SIZE), _ROTATED / 3)
             texts[f"c{n}"] = [cut(cut(plain(name), room, SIZE) + below, _ROTATED, SIZE)]
-    told = captions and figure.caption_axis
-    title = [figure.x_axis, f"{where}: {figure.caption_axis}" if told else ""]
-    lines = [line for part in title if part for line in wrapped(part, frame.panel, SIZE, lines=2)]
+        else:
+            texts[f"c{n}"] = wrapped(name, step - 3, SIZE, lines=_LABEL_LINES)
+            texts[f"c{n}"] += wrapped(below, step - 3, SIZE, lines=2) if below else []
+    return texts
+
+
+def across_title(figure: FigureDeclaration, frame: Frame, room: float) -> list[str]:
+    """Return the lines of the title of the horizontal axis, with what the captions are."""
+    if figure.mark == "whiskers":
+        return wrapped(figure.y_axis, room, SIZE, lines=2)
+    where = "in parentheses" if _turned(figure, frame) else "below the names"
+    told = figure.caption_axis and any(panel.captions for panel in figure.panels)
+    parts = [figure.x_axis, f"{where}: {figure.caption_axis}" if told else ""]
+    return [line for part in parts if part for line in wrapped(part, room, SIZE, lines=2)]
+
+
+def room_below(figure: FigureDeclaration, frame: Frame, *, bottom: bool) -> float:
+    """Return the height of the labels below a row of panels, the lowest or another one."""
+    if not bottom and _same_below(figure):
+        return 0.0
+    if not _with_names(figure) or figure.mark == "whiskers":
+        return SIZE + 6.0
+    turned = _turned(figure, frame)
+    texts = [
+        lines
+        for panel in figure.panels
+        for lines in _names_below(figure, panel, frame, turned=turned).values()
+    ]
+    if turned:
+        return max(text_width(lines[0], SIZE) for lines in texts) + 6
+    return max(map(len, texts), default=0) * (SIZE + 1.0) + 6
+
+
+def room_above(figure: FigureDeclaration, frame: Frame) -> float:
+    """Return the height of the title above a panel, and of what else is there."""
+    titles = [wrapped(p.title, frame.panel, SIZE, lines=2, bold=True) for p in figure.panels]
+    lines = max(len(one) if one != [""] else 0 for one in titles)
+    head = len(_head(figure, frame.left - 6)) if figure.mark == "whiskers" else 0
+    key = 30.0 if figure.mark == "matrix" else 0.0
+    return key + (max(lines, head) * line_height(SIZE) + 6 if lines or head else 0.0)
+
+
+def lowest_height(figure: FigureDeclaration) -> float:
+    """Return the height below which a panel cannot be read."""
+    if figure.mark == "whiskers":
+        return (SIZE + 1.0) * max(len(_categories(figure, panel)) for panel in figure.panels)
+    return 11.0 * max(len(p.series) for p in figure.panels) if figure.mark == "matrix" else 54.0
+
+
+def _axis_of_names(
+    figure: FigureDeclaration, panel: Panel, frame: Frame, *, shown: bool = True
+) -> dict[str, Any]:
+    """Return scale and axis of names below a panel, with the captions of the panel."""
+    turned = _turned(figure, frame)
+    texts = _names_below(figure, panel, frame, turned=turned)
+    angle: dict[str, Any] = {"labelAngle": 0, "labelBaseline": "top", "labelAlign": "center"}
+    if turned:
+        angle = {"labelAngle": -90, "labelBaseline": "middle", "labelAlign": "right"}
+    lines = [] if frame.shared else across_title(figure, frame, frame.panel)
     return {
         "field": "c",
         "type": "nominal",
         "scale": {"domain": list(texts), "paddingInner": 0.22, "paddingOuter": 0.11},
-        "axis": {"labelExpr": _looked_up(texts), "title": lines or None, **angle},
+        "axis": {"labelExpr": _looked_up(texts), "labels": shown, "title": lines or None, **angle},
     }
 
 
@@ -444,16 +540,18 @@ def _whisker(
 # --- a function for each mark -----------------------------------------------------------------
 
 
-def _bars(
-    figure: FigureDeclaration, panel: Panel, frame: Frame, first: bool
-) -> list[dict[str, Any]]:
+def _bars(figure: FigureDeclaration, panel: Panel, frame: Frame, at: Edges) -> list[dict[str, Any]]:
     keys = [f"s{n}" for n in range(len(frame.names))]
     offset = {"field": "s", "type": "nominal", "scale": {"domain": keys}}
     several = len(keys) > 1
     place = {"xOffset": offset} if several else {}
     step = frame.panel / max(1, len(_categories(figure, panel))) / len(keys)
-    y = {"field": "y", **_axis_of_numbers(frame.y, figure.y_axis, frame.height, shown=first)}
-    x = _axis_of_names(figure, panel, frame)
+    y = {
+        "field": "y",
+        **_axis_of_numbers(frame.y, _unless(frame, figure.y_axis), frame.height, shown=at.left),
+    }
+    x = _axis_of_names(figure, panel, frame, shown=at.bottom)
+    x["axis"]["domain"] = False  # there is a line at zero
     bar = {
         "mark": {"type": "bar", "stroke": INK, "strokeWidth": 0.4},
         "encoding": {"y2": {"datum": 0}, "fill": frame.colour(), "tooltip": _tooltip(figure)},
@@ -480,12 +578,12 @@ def _without(channels: Any, name: str) -> dict[str, Any]:
 
 
 def _whiskers(
-    figure: FigureDeclaration, panel: Panel, frame: Frame, first: bool
+    figure: FigureDeclaration, panel: Panel, frame: Frame, at: Edges
 ) -> list[dict[str, Any]]:
     names, keys = _categories(figure, panel), [f"s{n}" for n in range(len(frame.names))]
     labels = dict(zip((f"c{n}" for n in range(len(names))), _labels(figure, panel, frame),
                       strict=True))  # fmt: skip
-    x = _axis_of_numbers(frame.y, figure.y_axis, frame.panel)
+    x = _axis_of_numbers(frame.y, _unless(frame, figure.y_axis), frame.panel, shown=at.bottom)
     y = {
         "field": "c",
         "type": "nominal",
@@ -510,21 +608,23 @@ def _whiskers(
         zero = _line("x", 0.0, color=FAINT, strokeDash=[2, 2])
         zero["encoding"]["x"] = {**x, "datum": 0.0}
         drawn.insert(0, zero)
-    if first:
+    if at.left:
         drawn.append(_row_names(labels, y))
+    if at.left and at.top:
         drawn.append(_text(_head(figure, frame.left - 6), -5, -6, "right"))
     return drawn
 
 
 def _lines(
-    figure: FigureDeclaration, panel: Panel, frame: Frame, first: bool
+    figure: FigureDeclaration, panel: Panel, frame: Frame, at: Edges
 ) -> list[dict[str, Any]]:
-    y = _axis_of_numbers(frame.y, figure.y_axis, frame.height, shown=first)
+    y = _axis_of_numbers(frame.y, _unless(frame, figure.y_axis), frame.height, shown=at.left)
     if frame.x is None or _with_names(figure):
-        x = _axis_of_names(figure, panel, frame)
+        x = _axis_of_names(figure, panel, frame, shown=at.bottom)
         x["scale"] = {**x["scale"], "paddingInner": 1, "paddingOuter": 0.5}
     else:
-        x = {"field": "x", **_axis_of_numbers(frame.x, figure.x_axis, frame.panel)}
+        title = _unless(frame, figure.x_axis)
+        x = {"field": "x", **_axis_of_numbers(frame.x, title, frame.panel, shown=at.bottom)}
     marked = frame.with_points(figure)
     order = {"field": "x", "type": "quantitative"} if x["field"] == "x" else None
     line = {
@@ -554,11 +654,11 @@ def _lines(
 
 
 def _points(
-    figure: FigureDeclaration, panel: Panel, frame: Frame, first: bool
+    figure: FigureDeclaration, panel: Panel, frame: Frame, at: Edges
 ) -> list[dict[str, Any]]:
     assert frame.x is not None
-    x = _axis_of_numbers(frame.x, figure.x_axis, frame.panel)
-    y = _axis_of_numbers(frame.y, figure.y_axis, frame.height, shown=first)
+    x = _axis_of_numbers(frame.x, _unless(frame, figure.x_axis), frame.panel, shown=at.bottom)
+    y = _axis_of_numbers(frame.y, _unless(frame, figure.y_axis), frame.height, shown=at.left)
     rows = [row for row in _rows(figure, panel, frame) if row["y"] is not None]
     _place_labels(rows, frame)
     many = len(rows) > 100
@@ -600,7 +700,7 @@ def _place_labels(rows: list[dict[str, Any]], frame: Frame) -> None:
     """Put into each row where its label goes."""
     if frame.x is None or not any(row["label"] for row in rows):
         return
-    most = 0.45 * frame.panel
+    most = 0.6 * frame.panel
     at = [(frame.x.at(row["x"], frame.panel), frame.height - frame.y.at(row["y"], frame.height))
           for row in rows]  # fmt: skip
     numbers = {plain(label): str(n) for n, label in enumerate(frame.numbered, 1)}
@@ -657,9 +757,9 @@ def _label_layers(
 
 
 def _matrix(
-    figure: FigureDeclaration, panel: Panel, frame: Frame, first: bool
+    figure: FigureDeclaration, panel: Panel, frame: Frame, at: Edges
 ) -> list[dict[str, Any]]:
-    x = _axis_of_names(figure, panel, frame)
+    x = _axis_of_names(figure, panel, frame, shown=at.bottom)
     x["scale"] = {"domain": x["scale"]["domain"], "padding": 0.04}
     labels = {frame.series(s.name): lines for s, lines in
               zip(panel.series, _labels(figure, panel, frame), strict=True)}  # fmt: skip
@@ -679,7 +779,7 @@ def _matrix(
         "field": "y",
         "type": "quantitative",
         "scale": {"domain": domain, "range": list(DIVERGING if both_signs else RISING)},
-        "legend": _colour_key(figure, frame) if first else None,
+        "legend": _colour_key(figure, frame) if at.left else None,
     }
     encoding = {"x": x, "y": y}
     cell = {
@@ -698,7 +798,7 @@ def _matrix(
         for bold in ("true", "false")
     ]  # fmt: skip
     drawn: list[dict[str, Any]] = [{"data": {"values": rows}, "layer": [cell, *texts]}]
-    return [*drawn, _row_names(labels, y)] if first else drawn
+    return [*drawn, _row_names(labels, y)] if at.left else drawn
 
 
 _FORMS = (
@@ -738,6 +838,8 @@ def _write_cells(
             row |= {"shown": "–", "ink": INK}
             continue
         text = form.format(value).replace("-", "−")
+        if not text.strip("+−0."):
+            text = text.lstrip("+−")
         row["shown"] = text.lstrip("" if signed else "+") or cut(row["label"], step + 2, SIZE)
         share = abs(value) / most if most else (value - domain[0]) / (domain[-1] - domain[0])
         row["ink"] = "#ffffff" if share > 0.55 else INK
@@ -757,7 +859,7 @@ def _colour_key(figure: FigureDeclaration, frame: Frame) -> dict[str, Any]:
     }
 
 
-_DRAW: Mapping[str, Callable[[FigureDeclaration, Panel, Frame, bool], list[dict[str, Any]]]] = {
+_DRAW: Mapping[str, Callable[[FigureDeclaration, Panel, Frame, Edges], list[dict[str, Any]]]] = {
     "bars": _bars,
     "whiskers": _whiskers,
     "lines": _lines,

@@ -31,7 +31,11 @@ from fsframework.statistics.results import (
 )
 from fsframework.values import Estimate, footnotes, label_in_arms
 
-__all__ = ["Group", "Results", "Shown", "reading"]
+__all__ = ["Group", "Results", "Shown", "data_of", "reading"]
+
+
+_MOST_CAUTIONS = 2
+"""More make a caption unreadable; ``fsf runs list`` has all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,8 +190,14 @@ class Results:
 
     @property
     def cautions(self) -> list[str]:
-        """What must stand under everything that shows these runs."""
-        return footnotes(cautions_of({one.label: one.result.records for one in self.shown}))
+        """What must stand under everything that shows these runs, in short."""
+        of = cautions_of({one.label: one.result.records for one in self.shown})
+        first = next(iter(of.values()), ())
+        shared = [one for one in first if all(one in own for own in of.values())]
+        others = footnotes({k: [one for one in own if one not in shared] for k, own in of.items()})
+        found = [*(one[:1].upper() + one[1:] for one in shared), *others]
+        more = len(found) - _MOST_CAUTIONS
+        return [*found[:_MOST_CAUTIONS], *([f"{more} more: fsf runs list"] if more > 0 else [])]
 
     def estimate(self, one: Shown, measure: Measure) -> Estimate:
         """Return a measure of a method with its interval, as ``fsframework.compare`` does.
@@ -291,7 +301,7 @@ def reading(estimates: Iterable[Estimate], groups: Sequence[Group], per: str = "
     """
     told = [one for one in estimates if one.arms] or list(estimates)
     parts = []
-    where = f"on {' and '.join(titles)}: " if (titles := _titles(groups)) else ""
+    where = f"on {data}: " if (data := data_of(groups)) else ""
     tasks = sorted({e.n_tasks // (2 if len(e.arms) == 2 and not e.paired else 1) for e in told})
     if tasks:
         count = f"{tasks[0]:,}" if len(tasks) == 1 else f"{tasks[0]:,} to {tasks[-1]:,}"
@@ -312,6 +322,16 @@ _SCOPES: Mapping[str, str] = {
 }
 
 
-def _titles(groups: Sequence[Group]) -> list[str]:
-    found = list(dict.fromkeys(group.tasks for group in groups if group.tasks))
-    return found if len(found) <= 4 else [*found[:3], f"{len(found) - 3} more"]
+def data_of(groups: Sequence[Group]) -> str:
+    """Return data sets with the ways and shots of their tasks, and the options that vary."""
+    shapes: dict[str, dict[str, None]] = {}
+    for group in groups:
+        shapes.setdefault(group.facts["data"], {})[group.facts["tasks"]] = None
+    found = [
+        ", ".join(filter(None, (data, " and ".join(filter(None, own)))))
+        for data, own in shapes.items()
+    ]
+    found = found if len(found) <= 4 else [*found[:3], f"{len(found) - 3} more"]
+    apart = [text for text in dict.fromkeys(called(group.apart) for group in groups) if text]
+    options = f" ({'; '.join(apart[:4])}{'; …' * (len(apart) > 4)})" if apart else ""
+    return "; ".join(found) + options

@@ -43,7 +43,12 @@ class Axis:
 
 
 def axis_over(
-    values: Iterable[float], *, zero: bool = False, pad: float = 0.05, most: int = 6
+    values: Iterable[float],
+    *,
+    zero: bool = False,
+    pad: float = 0.05,
+    most: int = 6,
+    limits: tuple[float, float] | None = None,
 ) -> Axis:
     """Return an axis that shows all values, with some room at both ends.
 
@@ -52,12 +57,15 @@ def axis_over(
         zero: whether it includes 0, without room beyond it.
         pad: room at each end, as a share of the range.
         most: ticks.
+        limits: that the axis does not pass, such as 0 and 100 for percentages.
     """
     known = [value for value in values if math.isfinite(value)] + ([0.0] if zero else [])
     low, high = min(known), max(known)
     room = pad * (high - low) or pad * abs(high) or 1.0
     low = low if zero and low == 0 else low - room
     high = high if zero and high == 0 else high + room
+    if limits is not None:
+        low, high = max(low, limits[0]), min(high, limits[1])
     return Axis(low, high, tuple(steps_between(low, high, most)))
 
 

@@ -65,7 +65,8 @@ _SUFFIXES = (".pdf", ".svg", ".png", ".csv")
     metavar="N",
     help="Rows of breakdown and harm.",
 )
-@click.option("--list", "as_list", is_flag=True, help="List the figures and what each needs.")
+@click.option("--list", "as_list", is_flag=True, help="List the main figures and what each needs.")
+@click.option("--all", "list_all", is_flag=True, help="With --list: all figures.")
 @click.option("--spec", is_flag=True, help="Print the Vega-Lite specification as JSON.")
 @shared("level", "force", "runs-dir", "plugin", "json")
 def figure(  # noqa: PLR0913 - a parameter per option
@@ -79,6 +80,7 @@ def figure(  # noqa: PLR0913 - a parameter per option
     question: str,
     most: int,
     as_list: bool,
+    list_all: bool,
     spec: bool,
     level: float | None,
     force: bool,
@@ -89,7 +91,7 @@ def figure(  # noqa: PLR0913 - a parameter per option
     """Draw a figure of runs for a paper: PDF, SVG or PNG.
 
     \b
-    NAME is one of those that fsf figure --list shows. RUN is a folder, a name or
+    NAME is one of those that fsf figure --list --all shows. RUN is a folder, a name or
     its beginning, a selector such as method=ncc,shot=5, or a folder of runs. The text for
     a caption is printed: what is shown, data, tasks, level of the intervals.
     With --json the declared values are printed, with --spec the Vega-Lite
@@ -105,8 +107,8 @@ def figure(  # noqa: PLR0913 - a parameter per option
     from fsf_reports._figures import figure as declared
     from fsframework.cli import render
 
-    if as_list or name is None:
-        _list(as_json)
+    if as_list or list_all or name is None:
+        _list(as_json, list_all=list_all)
         return
     if not run_list:
         raise OptionError(f"the figure {name} needs at least one RUN; see fsf figure --list")
@@ -150,18 +152,23 @@ def _write(made: FigureDeclaration, paths: Sequence[Path], columns: Literal[1, 2
             fsf_reports.save_figure(made, path, columns, renderer="altair")
 
 
-def _list(as_json: bool) -> None:
+def _list(as_json: bool, *, list_all: bool) -> None:
     from fsf_reports._figures import FIGURES
     from fsframework.cli import render
 
     if as_json:
         render.print_json(
-            [{"figure": n, "shows": f.summary, "needs": f.needs} for n, f in FIGURES.items()]
-        )
+            [{"figure": n, "shows": f.summary, "needs": f.needs, "main": f.main}
+             for n, f in FIGURES.items()]
+        )  # fmt: skip
         return
-    rows = [(name, one.summary, one.needs) for name, one in FIGURES.items()]
+    shown = {name: one for name, one in FIGURES.items() if one.main or list_all}
+    rows = [(name, one.summary, one.needs) for name, one in shown.items()]
     render.print_table(("figure", "shows", "needs"), rows)
     click.echo()
+    if not list_all:
+        click.echo(f"{len(FIGURES) - len(shown)} more: fsf figure --list --all")
+        return
     click.echo(
         "Others are drawn where their numbers are: fsf benchmark NAME --figure, fsf plan --figure, "
         "fsf data similarity --figure (MetaCoCo Fig. 2b)"

@@ -61,7 +61,7 @@ def test_tasks_are_points_of_two_methods(fsf: Fsf, tmp_path: Path) -> None:
     points = [(p.x, p.y.value) for p in series.points if p.y is not None]
     assert points == [pytest.approx(pair) for pair in ((20, 40), (40, 60), (90, 100))]
     assert made.diagonal
-    assert "0.999" in made.notes[0]  # by hand: 0.22 / sqrt(0.26 * 0.18667)
+    assert "0.999" in panel.title  # by hand: 0.22 / sqrt(0.26 * 0.18667)
     [first, *_] = sorted((tmp_path / "runs").iterdir())
     with pytest.raises(DataError, match="needs two methods on equal tasks"):
         figure("task-accuracies", first)
@@ -83,7 +83,8 @@ def test_gaps_are_those_of_the_headline(
     bars = figure("by-arm", one_shot)
     assert [series.name for series in bars.panels[0].series] == ["wAcc-R", "wAcc-A"]
     gap = Quantity.of(methods["ncc"].estimates["wacc-gap"])
-    assert bars.panels[0].captions["ncc"] == gap.text(signed=True).replace("-", "−")
+    wanted = f"{gap.value:+.1f} ± {gap.half_width:.1f}".replace("-", "−")
+    assert bars.panels[0].captions["ncc"] == wanted
 
 
 def test_other_measures_and_effective_robustness_are_figures_too(
@@ -291,6 +292,11 @@ def test_the_command_writes_files_and_prints_the_caption(
     listed = json.loads(fsf("figure", "--list", "--json").stdout)
     assert [one["figure"] for one in listed] == list(FIGURES)
     assert all(one["shows"] and one["needs"] for one in listed)
+    main = [one["figure"] for one in listed if one["main"]]
+    first, every = (fsf("figure", *extra).stdout.split() for extra in ((), ("--list", "--all")))
+    assert set(main) <= set(first)
+    assert "task-accuracies" not in first
+    assert set(FIGURES) <= set(every)
 
 
 ONE_THING: dict[str, tuple[dict[str, object], str]] = {

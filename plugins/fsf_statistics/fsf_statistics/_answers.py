@@ -11,7 +11,7 @@ from fsf_statistics._columns import FEWEST_ORDERED, Column, main_of, robustness_
 from fsf_statistics.ranking import rank
 from fsframework.api.headlines import loss_told, points
 
-__all__ = ["arms_of", "names_told", "rank_agreements", "sentences"]
+__all__ = ["arms_of", "names_told", "near_guessing", "rank_agreements", "sentences"]
 
 _MOST_NAMES = 3
 _MOST_GROUPS = 4
@@ -73,31 +73,71 @@ def names_told(names: Sequence[str]) -> str:
 
 def _on_equal_tasks(columns: Sequence[Column]) -> Iterator[str]:
     main = main_of(columns)
-    if main.measure.is_gap and len(main.values) == 1:
-        ((label, gap),) = main.values.items()
-        of_arms = [column.values[label] for column in arms_of(main, columns)]
-        yield loss_told(main.name(label), main.statistic, gap, of_arms)
-    elif main.measure.is_gap:
-        yield from _of_gaps(main, columns)
+    near = near_guessing(columns)
+    called = names_told([main.name(label) for label in near])
+    if near and len(main.values) - len(near) < 2 <= len(main.values):
+        who = f"{_every(len(near))} methods" if len(near) == len(main.values) else called
+        verb = "is" if len(near) == 1 else "are"
+        yield f"{who} {verb} near guessing, so nothing can be ranked."
+        return
+    if len(main.values) == 1:
+        yield _of_one(main, columns)
+        return
+    if near:
+        take = "is near guessing and takes" if len(near) == 1 else "are near guessing and take"
+        yield f"{called} {take} no part in the ranking."
+    shown = [column.without(near) for column in columns]
+    if main.measure.is_gap:
+        yield from _of_gaps(main.without(near), shown)
     else:
-        verb = "has" if len(main.values) == 1 else "has the best"
-        value = f"{main.label}{',' if len(main.values) > 1 else ''} {main.values[main.best]}"
-        others = names_told([main.name(label) for label in main.tied])
-        cannot = f"; {others} cannot be distinguished from it" if others else ""
-        yield f"{main.name(main.best)} {verb} {value}{cannot}."
+        yield _of_values(main.without(near))
+
+
+def near_guessing(columns: Sequence[Column]) -> list[str]:
+    """Return the rows that are near guessing in the control arm, whose gaps say nothing."""
+    main = main_of(columns)
+    arm = main.measure.arms[:1]
+    found = {one for c in columns if c.measure.arms == arm for one in c.near_guessing}
+    return [label for label in main.values if label in found]
+
+
+def _of_one(main: Column, columns: Sequence[Column]) -> str:
+    ((label, value),) = main.values.items()
+    name = main.name(label)
+    if not main.measure.is_gap:
+        return f"{name} has {main.label} {value}."
+    of_arms = [column.values[label] for column in arms_of(main, columns)]
+    said = loss_told(name, main.statistic, value, of_arms)
+    if near_guessing(columns):
+        return f"{name} is near guessing, so its gap says nothing. {said}"
+    return said
+
+
+def _every(count: int) -> str:
+    return "Both" if count == 2 else f"All {count}"
+
+
+def _of_values(main: Column) -> str:
+    """Return which methods have the best values in the only arm."""
+    group, others = _split(main)
+    if main.is_one_group or not others:
+        ends = " to ".join(str(main.values[one]) for one in (main.ranked[-1], main.ranked[0]))
+        return f"{_every(len(main.values))} methods are one group: {main.label} {ends}."
+    have = "has" if len(group) == 1 else "are one group with"
+    verb = "is" if len(others) == 1 else "are"
+    return (
+        f"{_names(main, group)} {have} the best {main.label}, {main.values[main.best]}; "
+        f"{_names(main, others)} {verb} lower."
+    )
 
 
 def _of_gaps(gap: Column, columns: Sequence[Column]) -> Iterator[str]:
     """Yield how the gaps of methods compare, if they may be compared."""
-    arm = gap.measure.arms[:1]
-    controls = [column for column in columns if column.measure.arms == arm]
-    near = {label for column in controls for label in column.near_guessing}
-    if near == set(gap.values):
-        yield f"All {len(near)} methods are near guessing, so nothing can be ranked."
-    elif (robustness := robustness_of(columns)) is not None:
+    controls = [column for column in columns if column.measure.arms == gap.measure.arms[:1]]
+    if (robustness := robustness_of(columns)) is not None:
         yield from _beyond(robustness, controls[-1])
-    elif not gap.ranks:
-        yield _not_ranked(next(c for c in controls if not c.is_one_group))
+    elif apart := [control for control in controls if not control.is_one_group]:
+        yield _not_ranked(apart[0])
     else:
         yield from _extremes(gap)
 
@@ -144,20 +184,16 @@ def _not_ranked(control: Column) -> str:
     """Return that values in the control arm differ, so that gaps rank nothing."""
     best, worst = control.ranked[0], control.ranked[-1]
     ends = " to ".join(f"{control.values[one]} ({control.name(one)})" for one in (worst, best))
-    return (
-        f"The gaps do not rank these methods, whose {control.label} differs ({ends}): a gap "
-        "shrinks where a method knows little and where it knows all."
-    )
+    return f"The gaps do not rank these methods, whose {control.label} differs ({ends})."
 
 
 def _extremes(gap: Column) -> Iterator[str]:
     """Yield which methods have the smallest gap, and which lose more."""
     if gap.is_one_group:
-        every = "Both" if len(gap.values) == 2 else f"All {len(gap.values)}"
         ends = _values(gap, gap.ranked)
         yield (
-            f"{every} methods are one group: their {gap.statistic} gaps, {ends}, cannot be told "
-            "apart."
+            f"{_every(len(gap.values))} methods are one group: their {gap.statistic} gaps, "
+            f"{ends}, cannot be told apart."
         )
         return
     group, others = _split(gap)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -84,7 +84,19 @@ class Column:
     @property
     def is_one_group(self) -> bool:
         """Whether no two rows can be told apart."""
-        return self.compared is None or len(set(self.compared.groups.values())) == 1
+        if self.compared is None:
+            return True
+        most = 1 - self.compared.level
+        return not any(
+            pair.p_holm is not None and pair.p_holm < most
+            for pair in self.compared.pairs
+            if pair.first in self.values and pair.second in self.values
+        )
+
+    def without(self, labels: Collection[str]) -> Column:
+        """Return the column without some rows."""
+        kept = {label: one for label, one in self.values.items() if label not in labels}
+        return replace(self, values=kept)
 
     @property
     def near_guessing(self) -> list[str]:

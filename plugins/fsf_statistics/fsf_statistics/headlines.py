@@ -8,7 +8,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fsf_statistics._answers import arms_of, names_told, rank_agreements, sentences
+from fsf_statistics._answers import (
+    arms_of,
+    names_told,
+    near_guessing,
+    rank_agreements,
+    sentences,
+)
 from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
 from fsf_statistics.task_sets import facts_of, sets_of, tasks_told_apart
@@ -75,6 +81,11 @@ class ComparedHeadline(Headline):
     columns: tuple[tuple[Column, ...], ...] = ()
     terms: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+
+    @property
+    def near_guessing(self) -> tuple[str, ...]:
+        """Labels of the rows that are near guessing in the control arm, so that none is ranked."""
+        return tuple(label for own in self.columns if own for label in near_guessing(own))
 
     def table_text(self, width: int) -> str:
         """Return the table as lines of at most ``width`` characters."""
@@ -382,6 +393,11 @@ def _terms(columns: Sequence[Column]) -> Iterator[str]:
             f"robustness = {tested} beyond what {control} predicts, by a line through the logits "
             "of all methods on equal tasks; larger is better. Methods that share a letter cannot "
             "be told apart."
+        )
+    if not main.ranks:
+        yield (
+            "A gap shrinks where a method knows little and where it knows all, so that gaps rank "
+            "only methods that do equally well in the control arm."
         )
 
 

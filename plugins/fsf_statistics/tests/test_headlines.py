@@ -151,6 +151,41 @@ def test_near_guessing_there_is_no_drop_and_nothing_is_ranked() -> None:
         fsf.compare([result("poor", knows_nothing), result("other", knows_nothing)], "wacc-drop")
 
 
+def test_methods_near_guessing_are_not_ranked_among_others() -> None:
+    poor = result("poor", {"random": [2, 3, 3, 2, 3, 3, 2, 3], "biased": [3] * 8})
+    good = result("good", {"random": STEADY, "biased": [2] * 8})
+    even = result("even", {"random": STEADY, "biased": STEADY})
+    found = told(poor, good, even)
+    assert found.near_guessing == ("poor",)
+    assert found.sentences[0].startswith("poor is near guessing")
+    assert found.sentences[1].startswith("even has the smallest wAcc gap, 0.0 ")
+    [sentence] = told(poor, good).sentences
+    assert sentence.startswith("poor is near guessing, so nothing can be ranked")
+    assert told(poor).sentences[0].startswith("poor is near guessing, so its gap says nothing")
+    one_arm = [result(name, {"random": [3] * 8}) for name in ("a", "b")]
+    [sentence] = told(*one_arm).sentences
+    assert "nothing can be ranked" in sentence
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_method_is_both_the_best_and_not_to_be_told_from_another(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+
+    def missed(share: float) -> list[int]:
+        return draw.binomial(4, share, 40).tolist()
+
+    arms = ("random", "biased") if seed % 2 else ("random",)
+    shares = draw.uniform(0.05, 0.6, (int(draw.integers(2, 5)), 2))
+    found = told(*(result(f"m{n}", {a: missed(p) for a, p in zip(arms, own, strict=False)})
+                   for n, own in enumerate(shares)))  # fmt: skip
+    said = " ".join(found.sentences)
+    best = "has the smallest" in said or "has the best" in said
+    assert not (best and ("one group" in said or "nothing can be ranked" in said))
+    if best:
+        column = "gap" if len(arms) == 2 else "wAcc-R"
+        assert "tied" not in marks(found, column).values() or found.near_guessing
+
+
 def test_the_interval_of_a_drop_is_that_of_a_ratio() -> None:
     random, biased = [1, 2, 0, 1, 1, 0, 2, 1], [1, 3, 2, 2, 3, 1, 2, 2]
     one = result("one", {"random": random, "biased": biased})
@@ -230,7 +265,7 @@ def test_marks_hold_within_equal_tasks_only() -> None:
     assert {entry.mark for entry in found.table.entries} == {""}
     assert found.sentences[0].startswith("On set 1: ")
     more = result("c", {"random": [4] * 9, "biased": [4] * 9})
-    assert told(one, more).sentences[1].startswith("On 9 tasks: No loss of wAcc")
+    assert told(one, more).sentences[1].startswith("On 9 tasks: c is near guessing")
 
 
 def record(*cautions: str) -> RunRecord:
