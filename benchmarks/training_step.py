@@ -24,7 +24,7 @@ from torch.nn import functional
 from fsf_backbones import Conv64F
 from fsf_methods.metric import CAN, DN4, R2D2, ProtoNet, RENet
 from fsframework.engine.learning.memory import keep_freed_memory
-from fsframework.interfaces import Batch, FewShotMethod
+from fsframework.interfaces import Backbone, Batch, FewShotMethod
 
 WAY, SHOT, N_QUERY, N_BASE = 5, 5, 75, 64
 MANY = 4
@@ -71,17 +71,21 @@ CASES = [
 ]
 
 
-def batch_of(backbone: Conv64F, method: FewShotMethod, images: Tensor, tasks: int) -> Batch:
-    """Run the backbone and return its features as a batch."""
-    maps = backbone(images)
-    items = maps if method.consumes == "maps" else backbone.vectors(maps)
+def batch_of(
+    backbone: Backbone, method: FewShotMethod, images: Tensor, tasks: int, shot: int = SHOT
+) -> Batch:
+    """Run the backbone, unless the method does, and return its features as a batch."""
+    items = images
+    if method.consumes != "images":
+        items = backbone(images)
+        items = items if method.consumes == "maps" else backbone.vectors(items)
     items = items.reshape(tasks, -1, *items.shape[1:])
-    labels = (torch.arange(N_QUERY) % WAY).expand(tasks, -1)
+    labels = (torch.arange(items.shape[1] - WAY * shot) % WAY).expand(tasks, -1)
     return Batch(
-        support=items[:, : WAY * SHOT].reshape(tasks, WAY, SHOT, *items.shape[2:]),
-        query=items[:, WAY * SHOT :],
+        support=items[:, : WAY * shot].reshape(tasks, WAY, shot, *items.shape[2:]),
+        query=items[:, WAY * shot :],
         query_labels=labels,
-        support_classes=torch.arange(WAY)[None, :, None].expand(tasks, WAY, SHOT),
+        support_classes=torch.arange(WAY)[None, :, None].expand(tasks, WAY, shot),
         query_classes=labels,
     )
 

@@ -14,6 +14,7 @@ import pytest
 from fsframework.api.components import Registry
 
 ROOT = Path(__file__).parents[1]
+PICTURES = (".png", ".svg")
 FENCE = re.compile(r"^(```+|:::+)(.*?)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile("^#+ (.+)$", re.MULTILINE)
 
@@ -31,7 +32,8 @@ def pages() -> Iterator[dict[str, str]]:
 
 
 def test_links_lead_somewhere(pages: dict[str, str]) -> None:
-    images = {str(path.relative_to(ROOT / "docs")) for path in ROOT.glob("docs/images/*")}
+    docs = ROOT / "docs"
+    images = {str(path.relative_to(docs)) for path in docs.rglob("*") if path.suffix in PICTURES}
     lost = [
         (name, target)
         for name, text in pages.items()

@@ -185,7 +185,8 @@ class _Embedder:
             items = self._model.items(on_device(np.ascontiguousarray(pixels), device))
             check_tensor(self._model.extractor, "encode", items, (len(pixels), -1), device)
             found = self._model.method.embed(items)
-        check_tensor(self._model.method, "embed", found, (len(pixels), -1), device)
+        if found is not items:
+            check_tensor(self._model.method, "embed", found, (len(pixels), -1), device)
         return found.float().contiguous()
 
 
@@ -351,14 +352,17 @@ class _Predictor:
         self._shape = tasks.query.shape
         self._draws = False
         self.tasks_a_batch = max(1, classifier.tasks_at_once(tasks) // self._parts)
-        self.tied = 0
+        self.tied: Tensor | int = 0
 
     def __call__(self, start: int) -> Tensor:
-        """Return int16 ``(tasks, way, n_query)`` for the batch that begins with task ``start``."""
+        """Return int16 ``(tasks, way, n_query)`` for the batch that begins with task ``start``.
+
+        A GPU waits for nothing but the check that scores are finite.
+        """
         scores = self._scored(start, min(start + self.tasks_a_batch, self._shape[0]))
         best = scores.max(dim=2, keepdim=True)
-        self.tied += int(((scores == best.values).sum(dim=2) > 1).sum())
-        return best.indices.reshape(-1, *self._shape[1:]).to("cpu", torch.int16)
+        self.tied = self.tied + ((scores == best.values).sum(dim=2) > 1).sum()
+        return best.indices.reshape(-1, *self._shape[1:]).short()
 
     def _scored(self, first: int, last: int, step: int = 1) -> Tensor:
         """Return the scores of the queries of some tasks, in the order of the task set.
@@ -406,7 +410,7 @@ class _Predictor:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences for readers of the answers."""
-        share = self.tied / max(1, self._query.size)
+        share = int(self.tied) / max(1, self._query.size)
         tied = f"{100 * share:.1f} % of queries have tied best scores; the first class is taken"
         return tuple(filter(None, (self._classifier.remark, tied if share > _MOST_TIED else "")))
 
@@ -447,7 +451,7 @@ def predict(model: FewShotModel, tasks: TaskSet, source: ImageSource) -> npt.NDA
     predictor = _Predictor(ModelClassifier(model, source), tasks, "task")
     with seeded(0):
         parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
-    return torch.cat(parts).numpy()
+    return _on_cpu(parts).numpy()
 
 
 def evaluate(
@@ -486,14 +490,18 @@ def evaluate(
             done.append(predictor(start))
             advance(len(done[-1]))
             if partial is not None and time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
-                _save_predictions(partial, torch.cat(done), identity, predictor.tied)
+                _save_predictions(partial, _on_cpu(done), identity, int(predictor.tied))
                 saved = time.monotonic()
     for remark in predictor.remarks:
         reporter.note(f"{label}: {remark}")
     if partial is not None:
         remove_sealed(partial)
-    outcomes = Outcomes.of(tasks, torch.cat(done).numpy(), query_batch)
+    outcomes = Outcomes.of(tasks, _on_cpu(done).numpy(), query_batch)
     return replace(outcomes, notes=predictor.remarks)
+
+
+def _on_cpu(parts: list[Tensor]) -> Tensor:
+    return torch.cat([part.cpu() for part in parts])
 
 
 def _save_predictions(partial: Path, predictions: Tensor, identity: str, tied: int) -> None:

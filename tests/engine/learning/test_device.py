@@ -1,4 +1,4 @@
-"""A training step makes no GPU wait: it moves its images there and reads nothing back."""
+"""What a GPU waits for: nothing in a training step, one check in a batch of an evaluation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import torch
 import fsframework as fsf
 from fsf_methods.metric import ProtoNet
 from fsf_methods.transfer import Baseline
+from fsframework.engine.learning import scoring
 from fsframework.engine.learning.batches import Split, StepBatches
+from fsframework.engine.learning.evaluation import ImageSource, ModelClassifier, _Predictor
 from fsframework.engine.learning.model import FewShotModel
 from fsframework.engine.stages import Stage
 from fsframework.interfaces import FewShotMethod
@@ -40,3 +42,17 @@ def test_a_training_step_makes_no_gpu_wait(
     batch = batches.of_epoch(drawn if batches.has_episodes else None, 0)
     batch(0)  # the items of a backbone that stays as it is are kept
     assert fault_on_meta(lambda: model.method.loss(batch(0)), feeds=True) == ""
+
+
+def test_a_gpu_waits_once_in_a_batch_of_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = FewShotModel(TinyBackbone(), ProtoNet(), SIDE, 0).to(ON)
+    pool = ImagePool([str(i) for i in range(24)], np.arange(24) % N_CLASSES, tuple("abcd"))
+    tasks = fsf.draw("random", pool, tasks=3, way=N_CLASSES, shot=2, queries=2)["random"]
+    shape = (24, *model.method.embed(torch.zeros(1, 8, device=ON)).shape[1:])
+    classifier = ModelClassifier(model, ImageSource(torch.zeros(shape, device=ON)))
+    predictor = _Predictor(classifier, tasks, "task")
+    checked: list[object] = []
+    # The check reads whether scores are finite, which tensors without values cannot tell.
+    monkeypatch.setattr(scoring, "check_tensor", lambda *given: checked.append(given))
+    assert fault_on_meta(lambda: predictor(0), feeds=True) == ""
+    assert len(checked) == 1
