@@ -141,12 +141,14 @@ class Results:
         level: confidence level of the intervals.
         statistic_of: makes a statistic by name.
         statistics: names of the known ones.
+        left_out: unfinished runs of folders of runs, by name.
     """
 
     groups: tuple[Group, ...]
     level: float
     statistic_of: Callable[[str], Statistic]
     statistics: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -165,6 +167,7 @@ class Results:
         """
         session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
         IntervalChoice(level)
+        results, left_out = _without_unfinished(results)
         found = joined_over_seeds(list(results_of(results, session.workspace.runs)))
         if not found:
             raise OptionError("there is nothing to show: no run is given")
@@ -181,7 +184,8 @@ class Results:
                 made.update(statistics_of(session.registry, name))
             return made[name]
 
-        return cls(tuple(groups), level, statistic_of, tuple(session.registry.names("statistic")))
+        known = tuple(session.registry.names("statistic"))
+        return cls(tuple(groups), level, statistic_of, known, left_out)
 
     @property
     def shown(self) -> tuple[Shown, ...]:
@@ -197,7 +201,10 @@ class Results:
         others = footnotes({k: [one for one in own if one not in shared] for k, own in of.items()})
         found = [*(one[:1].upper() + one[1:] for one in shared), *others]
         more = len(found) - _MOST_CAUTIONS
-        return [*found[:_MOST_CAUTIONS], *([f"{more} more: fsf runs list"] if more > 0 else [])]
+        told = [*found[:_MOST_CAUTIONS], *([f"{more} more: fsf runs list"] if more > 0 else [])]
+        left = len(self.left_out)
+        some = ", ".join(self.left_out[:3]) + (f" and {left - 3} more" if left > 3 else "")
+        return [*told, *([f"Left out, as not finished: {some}"] if left else [])]
 
     def estimate(self, one: Shown, measure: Measure) -> Estimate:
         """Return a measure of a method with its interval, as ``fsframework.compare`` does.
@@ -249,6 +256,26 @@ class Results:
 
     def _is_share(self, measure: Measure) -> bool:
         return tuple(self.statistic_of(measure.statistic).bounds) == (0.0, 1.0)
+
+
+def _without_unfinished(given: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return what is given, folders of runs as their finished runs, and the names of the others."""
+    if isinstance(given, (str, Path)):
+        given = [given]
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        return given, ()
+    kept: list[Any] = []
+    left: list[str] = []
+    for one in given:
+        folder = Path(one) if isinstance(one, (str, Path)) and str(one).strip() else None
+        if folder is None or not folder.is_dir() or (folder / "run.json").exists():
+            kept.append(one)
+            continue
+        runs = fsf.runs(folder)
+        finished = [run for run in runs if run.record.status != "unfinished"]
+        kept += finished or [one]
+        left += [run.name for run in runs if run not in finished] if finished else []
+    return kept, tuple(left)
 
 
 def _models_told_apart(results: Sequence[MethodResult]) -> list[MethodResult]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsf_samplers._kernels import group_by_word, words_of_images
-from fsframework.values import AttributeTable, ImagePool
+from fsframework.values import AttributeTable, ImagePool, release_memory
 
 __all__ = ["WordIndex"]
 
@@ -55,6 +55,7 @@ class WordIndex(NamedTuple):
     @classmethod
     def of(cls, pool: ImagePool, table: AttributeTable) -> WordIndex:
         """Build the index, which takes about 20 bytes per pair (image, word)."""
+        release_memory()
         images = np.argsort(pool.labels, kind="stable")
         class_start = np.append(0, np.cumsum(pool.class_sizes))
         cells_start, words = words_of_images(table.indptr, table.indices, images)
@@ -62,11 +63,12 @@ class WordIndex(NamedTuple):
         return cls(images, class_start, cells_start, *grouped)
 
     @property
-    def counts(self) -> Int64:
+    def counts(self) -> Int32:
         """Images of each cell, ``(n_cells,)``, at least 1."""
-        return np.diff(self.rows_start[:-1])
+        return np.diff(self.rows_start[:-1]).astype(np.int32)
 
     @property
-    def cell_class(self) -> Int64:
+    def cell_class(self) -> Int32:
         """The class of each cell, ``(n_cells,)``."""
-        return np.repeat(np.arange(self.cell_start.size - 1), np.diff(self.cell_start))
+        classes = np.arange(self.cell_start.size - 1, dtype=np.int32)
+        return np.repeat(classes, np.diff(self.cell_start))

@@ -94,7 +94,8 @@ def group_by_word(
     full_score = np.zeros(n_rows, np.int64)
     cell_start = np.zeros(n_classes + 1, np.int64)
     cell_word = np.empty(words.size, np.int32)
-    rows_start = np.zeros(words.size + 2, np.int64)
+    rows_start = np.empty(words.size + 2, np.int64)  # most of it may stay untouched
+    rows_start[0] = 0
     rows = np.empty(words.size, np.int32)
 
     count, cell_of, place = np.zeros((3, n_words), np.int64)
