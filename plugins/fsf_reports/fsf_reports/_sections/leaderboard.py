@@ -32,11 +32,12 @@ def _board(group: ReportedRuns, name: str) -> TableDeclaration:
     found = headline_of(group)
     table = table_of_headline(found)
     gap = gap_name(group)
-    first = [
-        column.label
-        for column in (found.columns[0] if found.columns else ())
-        if column.measure.name == gap or not column.measure.arms
+    columns = found.columns[0] if found.columns else ()
+    statistic = next((c.measure.statistic for c in columns if c.measure.name == gap), "")
+    first = [c.label for c in columns if c.measure.name == gap or not c.measure.arms]
+    arms = [
+        c.label for c in columns if c.measure.statistic == statistic and len(c.measure.arms) == 1
     ]
-    order = list(dict.fromkeys([*first, *table.columns]))
+    order = list(dict.fromkeys([*first, *arms, *table.columns]))
     entries = sorted(table.entries, key=lambda entry: order.index(entry.column))
     return dataclasses.replace(table, name=name, entries=tuple(entries), notes=())
