@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from _options import positive
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Sampler
 
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component
@@ -52,6 +52,8 @@ class Peer:
         from easyfsl.modules import MultiHeadAttention
         from easyfsl.samplers import TaskSampler
 
+        # easyfsl 1.5 passes data_source to the base class, which PyTorch no longer accepts.
+        Sampler.__init__ = lambda self, data_source=None: None  # type: ignore[method-assign]
         names = [f"{c}" for c in range(N_CLASSES)]
         self.vectors = vectors
         dataset = FeaturesDataset(labels.tolist(), vectors, names)
