@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 import pytest
+from PIL import Image
 
 from fsframework.cli.groups import InstalledEntry
 from fsframework.cli.main import cli
@@ -101,6 +102,30 @@ def beside_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("page", [p for p in PAGES if python_of(p)], ids=named)
 def test_python_runs(page: Path, beside_images: Path) -> None:
     run_page(page, beside_images)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "start.md"], ids=named)
+def test_commands_of_the_first_pages_run(page: Path, tmp_path: Path, fsf: Fsf) -> None:
+    """One after the other, as a new user types them, with few tasks and short trainings."""
+    images = resolve_component(
+        Registry(), "dataset", {"name": "planted", "n_per_class": 32}
+    ).create()
+    for index in range(12 * 16):
+        key = f"{images.labels[index * 2]:02}/{index}"
+        path = tmp_path / "images" / f"{key}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(images.image(index * 2)).save(path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for line in [line for line, whole in commands_of(page) if whole]:
+        line = re.sub(r"--tasks \d+", "--tasks 20", line.replace("--seeds 0-2", "--seeds 0"))
+        words = shlex.split(line, comments=True)[1:]
+        if words[0] in ("run", "sweep") and "--config" not in words:
+            words += [] if "--task-file" in words else ["--tasks", "20"]
+            if "folder:./images" not in words:
+                words += ["-o", "training.epochs=1", "-o", "training.steps=3"]
+                words += [] if "--task-file" in words else ["-o", "dataset.n_per_class=40"]
+        done = fsf(*words)
+        assert done.returncode == 0, (line, done.stderr)
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(ROOT.glob("docs/tutorials/*.py"))])

@@ -106,8 +106,8 @@ def outputs(path: Path, replaced: tuple[tuple[str, str], ...] = ()) -> Iterator[
 
 def _wrapped(told: str) -> str:
     """Return what was printed, sentences in lines that fit on a page, paths from here."""
-    lines = told.replace(f"{Path.cwd()}/", "").strip().splitlines()
-    found = (line if "  " in line.strip() else textwrap.fill(line, 88) for line in lines)
+    lines = told.replace(f"{Path.cwd()}/", "").strip("\n").splitlines()
+    found = (line if "  " in line.strip() else textwrap.fill(line, 84) for line in lines)
     return "\n".join(line.rstrip() for line in found)
 
 
@@ -129,5 +129,5 @@ def _execute(text: str, module: types.ModuleType) -> None:
     exec(compile(ast.Module(body, []), module.__name__, "exec"), vars(module))
     if isinstance(last, ast.Expr):
         value = eval(compile(ast.Expression(last.value), module.__name__, "eval"), vars(module))
-        if value is not None:
+        if value is not None and not isinstance(value, Path):  # the page shows the figure
             print(value)

@@ -64,8 +64,8 @@ print(plan.command)
 for queries in (plan.n_query, 15, 40):
     arguments = {**plan.arguments, "queries": queries}
     run = fsf.run(**settings, **arguments)
-    estimate = run.estimates["acc-depleting"]
-    print(f"{queries:3} queries, {run.record.arms['depleting'].n_tasks:3} tasks: {estimate}")
+    n_tasks = run.record.arms["depleting"].n_tasks
+    print(f"{queries:3} queries, {n_tasks:3} tasks: {run.estimates['acc-depleting']}")
 
 # %% [markdown]
 # ## And if only these images matter?

@@ -29,14 +29,14 @@ class Edges(torch.nn.Module):
 
 
 class Weighted(FewShotMethod):
-    """The nearest class mean, where features that vary little within a class count more."""
+    """The nearest class mean; features that vary little in a class count more."""
 
     weightless = True
 
     def scores(self, support, query):
         means = support.mean(dim=2)
-        variance = (support - means.unsqueeze(2)).var(dim=(1, 2)).unsqueeze(1) + 1e-3
-        return -torch.cdist(query / variance.sqrt(), means / variance.sqrt())
+        spread = (support - means.unsqueeze(2)).var(dim=(1, 2)).add(1e-3).sqrt()
+        return -torch.cdist(query / spread.unsqueeze(1), means / spread.unsqueeze(1))
 
 
 network = Edges()
@@ -62,10 +62,9 @@ for name, run in runs.items():
 # the tasks were. Both had the *same* tasks.
 
 # %%
-fsf_reports.save_figure(
-    fsf_reports.figure("task-accuracies", {"weighted": runs["weighted"], "ncc": runs["ncc"]}),
-    "winning-tasks.svg",
-)
+two = {name: runs[name] for name in ("weighted", "ncc")}
+tasks = fsf_reports.figure("task-accuracies", two)
+fsf_reports.save_figure(tasks, "winning-tasks.svg", columns=2)
 
 # %% [markdown]
 # ![Accuracy of each task by both methods](winning-tasks.svg)
@@ -77,7 +76,7 @@ fsf_reports.save_figure(
 # So subtract first, and average then. What makes a task hard for both cancels.
 
 # %%
-found = fsf.compare({"weighted": runs["weighted"], "ncc": runs["ncc"]}, "acc-random")
+found = fsf.compare(two, "acc-random")
 for pair in found["acc-random"].pairs:
     print(pair.first, "-", pair.second, "=", pair.difference)
 
@@ -95,9 +94,8 @@ for pair in found["acc-random"].pairs:
 fsf.compare(runs, "acc-random")
 
 # %%
-fsf_reports.save_figure(
-    fsf_reports.figure("pairs", runs, statistic="acc-random"), "winning-pairs.svg", columns=2
-)
+pairs = fsf_reports.figure("pairs", runs, statistic="acc-random")
+fsf_reports.save_figure(pairs, "winning-pairs.svg", columns=2)
 
 # %% [markdown]
 # ![Differences between all pairs of methods, with intervals](winning-pairs.svg)

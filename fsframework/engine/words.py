@@ -181,14 +181,15 @@ def _read_csv(path: Path) -> AttributeTable:
             )
 
     columns, rows, wrong = read_csv(path, demand_header)
-    keys = Texts([columns["key"]])
+    keys = Texts([columns.pop("key")])
     for place in keys.repeated[:1]:
         wrong[rows[place]] = f"repeats the key {keys[place]!r}"
-    if (nameless := keys.find([""])[0]) >= 0:
+    if (nameless := keys.array.index("").as_py()) >= 0:
         wrong[rows[nameless]] = "has no key"
     if wrong:
         raise DataError(f"{path}: row {min(wrong)} {wrong[min(wrong)]}")
-    lists = map(_lists, columns["words"].chunks)
+    chunks = columns.pop("words").chunks
+    lists = (_lists(chunks.pop(0)) for _ in range(len(chunks)))  # each is released once it is read
     return AttributeTable.from_lists(keys, lists, provenance={"file": path.name})
 
 

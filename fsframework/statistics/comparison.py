@@ -364,7 +364,8 @@ class Comparison:
         if any(part.scope == "closed" for part in self.parts):
             lines.append("closed: images recur between tasks; it holds for this data set only")
         lines += [*(f"note: {note}" for note in self.notes), *footnotes(self.cautions)]
-        lines.append('["wacc-gap"] has intervals and pairs of one measure, .to_pandas() all pairs')
+        one = self.parts[-1].measure.name
+        lines.append(f'["{one}"] has intervals and pairs of one measure, .to_pandas() all pairs')
         return list(dict.fromkeys(lines))
 
 

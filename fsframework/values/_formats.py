@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import csv
-import functools
 import json
 import reprlib
 from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ from fsframework._reading import (
     text_lines,
 )
 from fsframework.errors import DataError
-from fsframework.values._arrays import IntArray
+from fsframework.values._arrays import BoolArray, IntArray
 from fsframework.values._texts import Texts
 
 __all__ = [
@@ -47,7 +46,7 @@ _MOST_ROWS = 100_000_000
 _MOST_BYTES = 1 << 33
 """Rows, and bytes of unpacked columns, up to which a Parquet file is read."""
 
-_CSV_BLOCK = 1 << 24
+_CSV_BLOCK = 1 << 22
 """Bytes of a CSV file that are parsed at once; a row may not be longer."""
 
 Header = TypeVar("Header")
@@ -59,6 +58,7 @@ def read_parquet(path: Path) -> Any:
     Raises:
         DataError: the file cannot be read, is damaged, or would be too large in memory.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
@@ -66,7 +66,8 @@ def read_parquet(path: Path) -> Any:
         # Not read_table, which takes folders named like NAME=VALUE above the file for columns.
         with pq.ParquetFile(path) as file:
             _demand_sizes(file.metadata)
-            table = file.read()
+            batches = file.iter_batches(use_threads=False)  # ``read`` would need memory twice
+            table = pa.Table.from_batches(batches, file.schema_arrow)
         table.validate(full=True)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
@@ -129,22 +130,26 @@ def _arrow_csv(
         skipped[row.number] = "" if blank else why
         return "skip"
 
-    table = arrow.read_csv(
+    kept: list[BoolArray] = []
+    parts = []
+    for batch in arrow.open_csv(
         file,
         arrow.ReadOptions(use_threads=False, block_size=_CSV_BLOCK, column_names=names),
         arrow.ParseOptions(
             newlines_in_values=quoted, ignore_empty_lines=False, invalid_row_handler=skip
         ),
-        arrow.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string())),
-    )
-    order = np.arange(table.num_rows)
+        arrow.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+    ):
+        cells = [pc.utf8_trim_whitespace(column) for column in batch.columns]
+        any_text = np.any([pc.not_equal(column, "") for column in cells], axis=0)
+        any_text[0] &= bool(kept)  # the first row is the header
+        kept.append(any_text)
+        parts.append(pa.record_batch(cells, names).filter(pa.array(any_text)))
+    table, places = pa.Table.from_batches(parts), np.flatnonzero(np.concatenate(kept))
     before = np.array([*skipped], np.int64) - 1 - np.arange(len(skipped))
-    numbers = order + 1 + np.searchsorted(before, order, side="right")
-    columns = {name: pc.utf8_trim_whitespace(table[name]) for name in names}
-    kept = functools.reduce(pc.or_, [pc.not_equal(column, "") for column in columns.values()])
-    kept = np.asarray(kept) & (numbers > 1)
-    mask, wrong = pa.array(kept), {number: why for number, why in skipped.items() if why}
-    return {name: column.filter(mask) for name, column in columns.items()}, numbers[kept], wrong
+    numbers = places + 1 + np.searchsorted(before, places, side="right")
+    wrong = {number: why for number, why in skipped.items() if why}
+    return {name: table[name] for name in names}, numbers, wrong
 
 
 def _demand_sizes(metadata: Any) -> None:

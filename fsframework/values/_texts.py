@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 from fsframework.errors import DataError
 from fsframework.values._arrays import IntArray
 
-__all__ = ["Texts"]
+__all__ = ["Texts", "release_memory"]
 
 _BLOCK = 1 << 13
 
@@ -91,19 +93,27 @@ class Texts(Sequence[str]):
     @cached_property
     def repeated(self) -> IntArray:
         """The places of texts that stand at an earlier place too, int64, ascending."""
-        if len(self.array.unique()) == len(self):
+        # Arrow looks texts up in a table of 100 bytes for each; sorted hashes are 8 bytes.
+        hashes = np.sort(np.fromiter(map(hash, self), np.int64, len(self)))
+        if (hashes[1:] != hashes[:-1]).all():
             return np.zeros(0, np.int64)
-        first = self.find(self)
-        return np.flatnonzero(first != np.arange(len(self)))
+        return np.flatnonzero(self.find(self) != np.arange(len(self)))
 
     def framed(self) -> tuple[IntArray, memoryview]:
         """Return the length of each text in characters, uint64, and all texts in UTF-8."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        _, offsets, data = self.array.buffers()
-        if not len(self) or data is None:
-            return np.zeros(len(self), np.uint64), memoryview(b"")
-        low = self.array.offset
-        starts = np.frombuffer(offsets, np.int64)[[low, low + len(self)]]
         lengths = np.asarray(pc.utf8_length(self.array)).astype(np.uint64)
-        return lengths, memoryview(data)[starts[0] : starts[1]]
+        whole = pa.LargeListArray.from_arrays([0, len(self)], self.array)
+        joined = pc.binary_join(whole, pa.scalar("", pa.large_string()))
+        return lengths, memoryview(joined[0].as_buffer())
+
+
+def release_memory() -> None:
+    """Return to the system what allocators keep of freed memory."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    with suppress(OSError, AttributeError, TypeError):  # only glibc has the function
+        ctypes.CDLL(None).malloc_trim(0)

@@ -25,7 +25,7 @@ from fsframework.values._formats import (
     text_column,
     write_parquet,
 )
-from fsframework.values._texts import Texts
+from fsframework.values._texts import Texts, release_memory
 
 __all__ = ["AttributeTable"]
 
@@ -140,17 +140,17 @@ class AttributeTable:
         import pyarrow.compute as pc
 
         number, most = {"": 0}, _IMAGES_PER_BLOCK
-        lengths: list[IntArray] = [np.zeros(1, np.int64)]
-        codes: list[IntArray] = [np.zeros(0, np.int32)]
+        parts: list[tuple[IntArray, IntArray]] = []  # lengths and codes of the lists of a block
         for block in (b.slice(i, most) for b in blocks for i in range(0, len(b), most)):
             flat = block.flatten()
             if not pa.types.is_dictionary(flat.type):
                 flat = flat.cast(pa.string()).dictionary_encode()
             found = [number.setdefault(w, len(number)) for w in flat.dictionary.to_pylist()]
             places = np.array([*found, 0], np.int32)  # the last is that of a missing word
-            codes.append(places[np.asarray(flat.indices.fill_null(len(found)))])
-            lengths.append(np.asarray(pc.list_value_length(block).fill_null(0)).astype(np.int64))
-        n_images = sum(part.size for part in lengths) - 1
+            codes = places[np.asarray(flat.indices.fill_null(len(found)))]
+            lengths = np.asarray(pc.list_value_length(block).fill_null(0)).astype(np.int64)
+            parts.append((lengths, codes))
+        n_images = sum(lengths.size for lengths, _ in parts)
         if len(keys) != n_images:
             raise DataError(f"{n_images} collections of words for {len(keys)} images")
         for word in known:
@@ -158,17 +158,23 @@ class AttributeTable:
         vocabulary = sorted(number)[1:]  # without the empty word
         rank = np.zeros(len(number), np.int32)
         rank[[number[word] for word in vocabulary]] = np.arange(1, len(number), dtype=np.int32)
-        counts, indices = [lengths[0]], codes[:1]
-        for place in range(1, len(codes)):
-            own = _sorted_rows(lengths[place], rank[codes[place]])
-            counts.append(own[0])
-            indices.append(own[1])
-            codes[place] = codes[0]  # to release the memory
+        indptr: list[IntArray] = [np.zeros(1, np.int64)]
+        n_pairs = 0
+        indices = np.empty(sum(codes.size for _, codes in parts), np.int32)
+        while parts:  # each is released once it is used
+            own_lengths, own_codes = parts.pop(0)
+            counts, kept = _sorted_rows(own_lengths, rank[own_codes])
+            indptr.append(n_pairs + np.cumsum(counts))
+            indices[n_pairs : n_pairs + kept.size] = kept
+            n_pairs += kept.size
+        indices.resize(n_pairs, refcheck=False)
+        if n_images > most:
+            release_memory()
         return cls(
             keys,
             tuple(vocabulary),
-            read_only(np.cumsum(np.concatenate(counts))),  # else the table would copy them
-            read_only(np.concatenate(indices)),
+            read_only(np.concatenate(indptr)),  # else the table would copy them
+            read_only(indices),
             provenance or {},
             captions if captions is None else Texts.of(captions),
         )
@@ -278,7 +284,9 @@ class AttributeTable:
             )
         keys = text_column(table, "key", path)
         _demand_lists_of_text(table["words"].type, path)
-        words = table["words"].chunks
+        chunks = table["words"].chunks
+        words = (chunks.pop(0) for _ in range(len(chunks)))  # each is released once it is read
+        table = table.drop_columns(["key", "words"])
         provenance: Mapping[str, str] = {"file": path.name}
         known: tuple[str, ...] = ()
         raw = (table.schema.metadata or {}).get(b"fsframework")

@@ -190,10 +190,10 @@ class Hasty(Processes):
     """A death ends everything."""
 
     def map(self, function, items, *, name, logs):
-        for index, result in super().map(function, items, name=name, logs=logs):
-            yield index, result
-            if isinstance(result, WorkerDied) and result.reason.startswith("exit code"):
-                return
+        found = super().map(function, items, name=name, logs=logs)
+        if "die" in items:
+            found = [one for one in found if isinstance(one[1], WorkerDied)]
+        yield from found
 
 
 class Exhausted(Processes):

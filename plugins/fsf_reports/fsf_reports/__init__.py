@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fsf_reports._sections.figures import Figures
     from fsf_reports._sections.findings import Findings
     from fsf_reports._sections.leaderboard import Leaderboard
+    from fsf_reports._sections.notes import Notes
     from fsf_reports._sections.pairs import HarmfulPairs
     from fsf_reports._sections.provenance import Provenance
     from fsf_reports._sections.tasks import Tasks
@@ -31,6 +32,7 @@ __all__ = [
     "HarmfulPairs",
     "HtmlPage",
     "Leaderboard",
+    "Notes",
     "PlainTables",
     "Provenance",
     "Report",
@@ -65,6 +67,7 @@ _HOME = {
     "HarmfulPairs": "_sections.pairs",
     "HtmlPage": "_page.writer",
     "Leaderboard": "_sections.leaderboard",
+    "Notes": "_sections.notes",
     "PlainTables": "_table_files",
     "Provenance": "_sections.provenance",
     "Tasks": "_sections.tasks",

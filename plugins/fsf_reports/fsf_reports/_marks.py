@@ -660,7 +660,7 @@ def _points(
     x = _axis_of_numbers(frame.x, _unless(frame, figure.x_axis), frame.panel, shown=at.bottom)
     y = _axis_of_numbers(frame.y, _unless(frame, figure.y_axis), frame.height, shown=at.left)
     rows = [row for row in _rows(figure, panel, frame) if row["y"] is not None]
-    _place_labels(rows, frame)
+    _place_labels(rows, frame, diagonal=figure.diagonal)
     many = len(rows) > 100
     dot = {
         "mark": {"type": "point", "filled": True, "size": 5 if many else 30,
@@ -696,7 +696,7 @@ def _diagonal(
     }]  # fmt: skip
 
 
-def _place_labels(rows: list[dict[str, Any]], frame: Frame) -> None:
+def _place_labels(rows: list[dict[str, Any]], frame: Frame, *, diagonal: bool) -> None:
     """Put into each row where its label goes."""
     if frame.x is None or not any(row["label"] for row in rows):
         return
@@ -707,7 +707,7 @@ def _place_labels(rows: list[dict[str, Any]], frame: Frame) -> None:
     if sum(bool(row["label"]) for row in rows) > _MOST_LABELS:
         return
     texts = [numbers.get(row["label"]) or cut(row["label"], most, SIZE) for row in rows]
-    obstacles = []
+    obstacles = _along_the_diagonal(frame) if diagonal else []
     for row, (x, y) in zip(rows, at, strict=True):
         if row["y_low"] is not None:
             ends = [frame.height - frame.y.at(row[k], frame.height) for k in ("y_high", "y_low")]
@@ -722,7 +722,16 @@ def _place_labels(rows: list[dict[str, Any]], frame: Frame) -> None:
             row |= {"shown": text, "dx": label.dx, "dy": label.dy, "align": label.align}
             if label.is_far:
                 end = (x := at[place][0]) + label.dx, (y := at[place][1]) + label.dy
+                if label.align == "center":  # a line from above or below ends at the text
+                    end = end[0], end[1] - math.copysign(SIZE / 2, label.dy)
                 row |= {"from_x": x, "from_y": y, "to_x": end[0], "to_y": end[1]}
+
+
+def _along_the_diagonal(frame: Frame) -> list[Rectangle]:
+    """Return small boxes along the line of equal coordinates, which labels should not cover."""
+    count = max(1, int(frame.panel / 3))
+    at = [(n * frame.panel / count, frame.height - n * frame.height / count) for n in range(count)]
+    return [Rectangle(x, y - 3, x + 3, y) for x, y in at]
 
 
 _LEADER = ("from_x", "from_y", "to_x", "to_y")

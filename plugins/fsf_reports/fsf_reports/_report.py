@@ -233,13 +233,14 @@ def _reported(
     plugins: Sequence[str | Path],
 ) -> Iterator[ReportedRun]:
     """Yield runs as sections see them; equal data are opened once."""
-    labels = _labels(opened)
+    labels, short = _labels(opened), _labels_in_sets(opened)
     known: dict[tuple[str, ...], ReportedData] = {}
     with session.reporter.stage("runs", len(opened)) as advance:
-        for run, label in zip(opened, labels, strict=True):
+        for number, run in enumerate(opened):
             record = run.record
             made = ReportedRun(
-                label=label,
+                label=labels[number],
+                short=short[number],
                 folder=run.folder,
                 record=record.to_json(),
                 estimates=dict(run.estimates),
@@ -298,6 +299,20 @@ def _labels(opened: Sequence[Run]) -> list[str]:
     """Return short labels that tell the runs apart: the method, and in what its runs differ."""
     facts = [{**facts_of(run.record), "run": run.name, "folder": str(run.folder)} for run in opened]
     return labelled([_name(run) for run in opened], facts)
+
+
+def _labels_in_sets(opened: Sequence[Run]) -> list[str]:
+    """Return labels that tell each finished run from the others on the same tasks."""
+    sets: dict[tuple[Any, ...], list[int]] = {}
+    for number, run in enumerate(opened):
+        tasks: tuple[Any, ...] = tuple((name, arm.digest) for name, arm in run.record.arms.items())
+        tasks = (number,) if run.record.status == "unfinished" else tasks
+        sets.setdefault(tasks, []).append(number)
+    found = [""] * len(opened)
+    for numbers in sets.values():
+        for number, label in zip(numbers, _labels([opened[n] for n in numbers]), strict=True):
+            found[number] = label
+    return found
 
 
 def _name(run: Run) -> str:

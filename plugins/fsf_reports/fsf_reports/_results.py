@@ -13,7 +13,7 @@ import fsf_statistics
 import fsframework as fsf
 from fsf_reports.values import Quantity
 from fsf_statistics import ComparedHeadline, facts_of, sets_of, tasks_told_apart
-from fsframework.api.results import results_of, statistics_of
+from fsframework.api.results import finished_of, results_of, statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Statistic
@@ -32,6 +32,10 @@ from fsframework.statistics.results import (
 from fsframework.values import Estimate, footnotes, label_in_arms
 
 __all__ = ["Group", "Results", "Shown", "data_of", "reading"]
+
+
+_MOST_CAUTIONS = 2
+"""More make a caption unreadable; ``fsf runs list`` has all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,12 +141,14 @@ class Results:
         level: confidence level of the intervals.
         statistic_of: makes a statistic by name.
         statistics: names of the known ones.
+        left_out: a sentence on unfinished runs, or empty.
     """
 
     groups: tuple[Group, ...]
     level: float
     statistic_of: Callable[[str], Statistic]
     statistics: tuple[str, ...] = ()
+    left_out: str = ""
 
     @classmethod
     def of(
@@ -161,6 +167,7 @@ class Results:
         """
         session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
         IntervalChoice(level)
+        results, left_out = finished_of(results)
         found = joined_over_seeds(list(results_of(results, session.workspace.runs)))
         if not found:
             raise OptionError("there is nothing to show: no run is given")
@@ -177,7 +184,8 @@ class Results:
                 made.update(statistics_of(session.registry, name))
             return made[name]
 
-        return cls(tuple(groups), level, statistic_of, tuple(session.registry.names("statistic")))
+        known = tuple(session.registry.names("statistic"))
+        return cls(tuple(groups), level, statistic_of, known, left_out)
 
     @property
     def shown(self) -> tuple[Shown, ...]:
@@ -186,8 +194,16 @@ class Results:
 
     @property
     def cautions(self) -> list[str]:
-        """What must stand under everything that shows these runs."""
-        return footnotes(cautions_of({one.label: one.result.records for one in self.shown}))
+        """What must stand under everything that shows these runs, in short."""
+        of = cautions_of({one.label: one.result.records for one in self.shown})
+        first = next(iter(of.values()), ())
+        shared = [one for one in first if all(one in own for own in of.values())]
+        others = footnotes({k: [one for one in own if one not in shared] for k, own in of.items()})
+        found = [*(one[:1].upper() + one[1:] for one in shared), *others]
+        more = len(found) - _MOST_CAUTIONS
+        told = [*found[:_MOST_CAUTIONS], *([f"{more} more: fsf runs list"] if more > 0 else [])]
+        left = self.left_out
+        return [*told, *([left[:1].upper() + left[1:]] if left else [])]
 
     def estimate(self, one: Shown, measure: Measure) -> Estimate:
         """Return a measure of a method with its interval, as ``fsframework.compare`` does.

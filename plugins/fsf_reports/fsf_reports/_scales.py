@@ -145,7 +145,7 @@ def placed_labels(
             tried = _box(x + distance * right, y + distance * down, width, size, align)
             covered = 4 * sum(tried.overlap(other) for other in taken)
             covered += 2 * sum(tried.overlap(other) for other in marks)
-            covered += sum(tried.overlap(other) for other in obstacles)
+            covered += 2 * sum(tried.overlap(other) for other in obstacles)
             covered += 100 * tried.outside(*frame) + 0.8 * (distance - _DISTANCES[0])
             if covered < cost - 1e-9:
                 best, box, cost = Label(distance * right, distance * down, align), tried, covered

@@ -227,3 +227,56 @@ def test_cells_of_a_matrix_all_have_the_same_digits() -> None:
     shown = [row["shown"] for row in rows if "shown" in row]
     assert len(shown) == 24
     assert len({len(text.partition(".")[2]) for text in shown}) == 1
+
+
+def grid(mark: Mark, panels: int) -> FigureDeclaration:
+    """A figure of many panels with the same five methods."""
+    names = [f"method-{n}" for n in range(5)]
+    shown = tuple(
+        Panel(
+            f"set {number}, 5-way 1-shot",
+            tuple(
+                Series(
+                    name,
+                    (
+                        Point(Quantity.around(97.0, 9), Quantity.around(98.0, 9), name)
+                        if mark == "points"
+                        else Point(
+                            float(n + 1) if mark == "lines" else name, Quantity.around(3.0, 9)
+                        ),
+                    ),
+                )
+                for n, name in enumerate(names)
+            ),
+        )
+        for number in range(panels)
+    )
+    return FigureDeclaration("F", "", "across", "upright", shown, mark=mark, limits=(0.0, 100.0))
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("mark", MARKS)
+def test_many_panels_fit_a_page_and_the_titles_of_axes_stand_once(
+    mark: Mark, columns: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "figure.svg"
+    Altair().draw(grid(mark, 12), path, columns=columns)
+    head = re.match(r'<svg .*?height="([\d.]+)pt"', path.read_text(encoding="utf-8"))
+    assert head is not None
+    assert float(head[1]) / 72 * 25.4 < 240
+    shown = texts(path)
+    assert [shown.count(title) for title in ("across", "upright")] == [1, 1]
+    assert all(any(f"set {n}," in text for text in shown) for n in range(12))
+
+
+@pytest.mark.parametrize("mark", ["points", "lines", "bars", "whiskers"])
+def test_axes_of_shares_end_at_0_and_100(mark: Mark) -> None:
+    spec = vega_lite(grid(mark, 2))
+    domains = [
+        node["scale"]["domain"]
+        for node in _nodes(spec)
+        if node.get("type") == "quantitative" and "domain" in (node.get("scale") or {})
+    ]
+    values = [end for domain in domains for end in domain]
+    assert min(values) >= 0
+    assert max(values) <= 100

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from fsf_reports import figure
 from fsf_reports._figures import FIGURES
 from fsf_reports.values import FigureDeclaration, Quantity
 from fsf_statistics import QueryVariance, TaskSupply, pilot_of
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.values import Estimate
 from tests.conftest import Fsf
 
@@ -117,6 +119,22 @@ def test_panels_of_the_same_methods_share_their_rows(two_strengths: list[Path]) 
     assert len(values) == 3
     assert values == sorted(values)
     assert {point.x: point.y for point in weak.series[0].points}["logistic"] is None
+
+
+def test_unfinished_runs_of_a_folder_are_left_out_and_named(
+    one_shot: list[Path], methods: dict[str, api.Run], tmp_path: Path
+) -> None:
+    for run in one_shot:
+        shutil.copytree(run, tmp_path / "runs" / run.name)
+    (tmp_path / "runs" / "begun").mkdir()
+    begun = dataclasses.replace(methods["ncc"].record, status="unfinished")
+    begun.save(tmp_path / "runs" / "begun")
+    made = figure("intervals", tmp_path / "runs")
+    assert {point.x for point in made.panels[0].series[0].points} == set(methods)
+    assert any("begun" in note for note in made.notes)
+    assert any("begun" in note for note in api.compare(tmp_path / "runs").notes)
+    with pytest.raises(RecordError, match="not finished"):
+        figure("intervals", tmp_path / "runs" / "begun")
 
 
 def test_gaps_by_shot(small_runs: Path) -> None:

@@ -150,7 +150,7 @@ class FewStabSampler(WithControl):
 
         n_classes = len(pool.class_names)
         present, label = index.counts, index.cell_class
-        size = pool.class_sizes[label]
+        size = pool.class_sizes.astype(np.int32)[label]
         absent = size - present
         if self.support == "random":
             # The support may take images that could have been queries.
@@ -175,7 +175,8 @@ class FewStabSampler(WithControl):
             raise too_few_classes(self, pool, usable.size, most_shot, most_query, lack)
 
         spurious = can_support & (absent > 0)
-        words = np.unique(index.cell_word[spurious & np.isin(label, usable)])
+        in_usable = (np.bincount(usable, minlength=n_classes) > 0)[label]
+        words = np.unique(index.cell_word[spurious & in_usable])
         if words.size < self.n_way:
             raise too_few_words(self, table, words)
         per_class = np.bincount(label[spurious], minlength=n_classes)

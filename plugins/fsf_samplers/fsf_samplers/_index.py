@@ -62,11 +62,12 @@ class WordIndex(NamedTuple):
         return cls(images, class_start, cells_start, *grouped)
 
     @property
-    def counts(self) -> Int64:
+    def counts(self) -> Int32:
         """Images of each cell, ``(n_cells,)``, at least 1."""
-        return np.diff(self.rows_start[:-1])
+        return np.diff(self.rows_start[:-1]).astype(np.int32)
 
     @property
-    def cell_class(self) -> Int64:
+    def cell_class(self) -> Int32:
         """The class of each cell, ``(n_cells,)``."""
-        return np.repeat(np.arange(self.cell_start.size - 1), np.diff(self.cell_start))
+        classes = np.arange(self.cell_start.size - 1, dtype=np.int32)
+        return np.repeat(classes, np.diff(self.cell_start))

@@ -88,13 +88,16 @@ def words_of_images(indptr: Array, indices: Array, images: Array) -> tuple[Array
 def group_by_word(
     class_start: Array, words_start: Array, words: Array, n_words: int
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Return the fields of a ``WordIndex`` from ``cells`` on: a counting sort of each class."""
+    """Return the fields of a ``WordIndex`` from ``cells`` on: a counting sort of each class.
+
+    ``words`` is overwritten: it becomes ``cells``.
+    """
     n_classes, n_rows = class_start.size - 1, class_start[-1]
-    cells = np.empty(words.size, np.int32)
     full_score = np.zeros(n_rows, np.int64)
     cell_start = np.zeros(n_classes + 1, np.int64)
     cell_word = np.empty(words.size, np.int32)
-    rows_start = np.zeros(words.size + 2, np.int64)
+    rows_start = np.empty(words.size + 2, np.int64)  # most of it may stay untouched
+    rows_start[0] = 0
     rows = np.empty(words.size, np.int32)
 
     count, cell_of, place = np.zeros((3, n_words), np.int64)
@@ -113,12 +116,12 @@ def group_by_word(
         for row in range(first, last):
             for i in range(words_start[row], words_start[row + 1]):
                 word = words[i]
-                cells[i] = cell_of[word]
+                words[i] = cell_of[word]
                 full_score[row] += count[word]
                 rows[place[word]] = row
                 place[word] += 1
     rows_start[cell + 1] = rows_start[cell]
-    return cells, full_score, cell_start, cell_word[:cell], rows_start[: cell + 2], rows
+    return words, full_score, cell_start, cell_word[:cell], rows_start[: cell + 2], rows
 
 
 # -- Chance ----------------------------------------------------------------------------------------
@@ -218,6 +221,11 @@ class WordChoices(NamedTuple):
     """uint64: sets of images, one bit per row of the class, the lowest first; the empty
     set, at 0, is as long as the longest. Apart from padding they take no more memory than the
     packed table, and less where a class has few of the words."""
+
+    summary: Array
+    """uint64 ``(n_words, n_classes)``: in the bits of ``MANY`` the number of the class's images
+    with the word, at most ``MANY``; in the others the set, folded: a bit that is set stands for at
+    least one image."""
 
     counted: Array
     """bool per cell: whether its word can be drawn and so counts in a score; false if empty."""
@@ -426,7 +434,7 @@ def memory(index: WordIndex, drawn: Drawn) -> Work:
         np.zeros(1, np.uint64),
         np.zeros((n_way, n_way), np.int64),
         np.zeros(n_rows, np.uint8),
-        np.empty(max(n_rows, n_cells), np.int32),
+        np.empty(max(n_rows + 64, n_cells), np.int32),  # and the rest of a block of a set
         np.empty(n_rows, np.int32),
         np.zeros(n_cells + 1, np.int64),
         np.empty(n_rows, np.int64),
@@ -569,6 +577,9 @@ EPSILON = 1e-10
 
 LOW = np.uint64(0xFFFF_FFFF)
 
+MANY, FOLDED = np.uint64(0xFFFF), 48
+"""The bits of a summary that count images, and the number of the others."""
+
 FINENESS = 2.0**40
 """Fixed-point steps per unit for logarithms, which make sums exact in any order."""
 
@@ -598,7 +609,7 @@ def count_bits(bits: np.uint64) -> Any:
     return np.int64((bits * np.uint64(0x0101_0101_0101_0101)) >> np.uint64(56))
 
 
-@inner
+@inlined
 def draw_words(words: Array, state: Array, attribute: Array) -> None:
     """Draw distinct words; ``words`` is permuted in place."""
     for i in range(attribute.size):
@@ -607,7 +618,7 @@ def draw_words(words: Array, state: Array, attribute: Array) -> None:
         attribute[i] = words[i]
 
 
-@inner
+@inlined
 def draw_classes(
     eligible: Array, attribute: Array, free: Array, state: Array, classes: Array
 ) -> int:
@@ -645,64 +656,137 @@ def draw_classes(
     return attribute.size
 
 
-@inner
-def judge(  # noqa: C901, PLR0913 - compiled; see draw_published_tasks
+@inlined
+def judge(  # noqa: PLR0913 - compiled; see draw_published_tasks
     class_start: Array,
     place: Array,
     sets: Array,
+    summary: Array,
     classes: Array,
     attribute: Array,
     failed: Array,
     n_shot: int,
     n_query: int,
     others: Array,
+    blamed: bool,
 ) -> tuple[int, int, int]:
     """Find out whether each way's class has enough images for support and queries.
 
     ``failed`` counts the supports and the queries that failed since the last success. The first way
     that succeeds resets its count, so what a count allows concerns way 0 only.
 
+    Nearly all attempts fail, so sets are only read where their summaries cannot tell, or to find
+    the class to be ``blamed``.
+
     Returns:
         ``DONE``, or the reason to restart; the class at fault; and the number of images it had.
     """
     n_way = classes.size
     most, lacking = failed[0] // FAILURES, failed[1] >= FAILURES
+    enough = min(np.uint64(n_query), MANY)
+    first = rest = MANY  # an upper bound on the queries of way 0, and of another way
     for way in range(n_way):
         label = classes[way]
-        own = place[attribute[way], label]
-        n_others = find_others(place, label, attribute, way, others)
-        n = 0
-        for block in range(count_blocks(class_start, label)):
-            bits = sets[own + block]
-            if bits and most == 0:
-                n += count_bits(bits & ~unite(sets, others, n_others, block))
-            elif bits:
-                for element in range(64 * block, 64 * block + 64):
-                    if has(sets, own, element):
-                        n += count_others(sets, others, n_others, element) <= most
-            if n >= n_shot:
-                break
-        if n < n_shot:
-            failed[0] += 1
-            return FEW_SUPPORTS, label, n
+        bits, n_with = np.uint64(0), np.uint64(0)
+        for other in range(n_way):
+            found = summary[attribute[other], label] * np.uint64(other != way)
+            bits |= found
+            n_with += found & MANY
+        own = summary[attribute[way], label]
+        if count_bits(own & ~bits & ~MANY) < n_shot:
+            n = count_supports(
+                class_start, place, sets, label, attribute, way, others, most, n_shot
+            )
+            if n < n_shot:
+                failed[0] += 1
+                return FEW_SUPPORTS, label, n
         failed[0] = most = 0
+        if way == 0:
+            first = n_with
+        else:
+            rest = min(rest, n_with)
     for way in range(n_way):
         label = classes[way]
         if way > 0 or not lacking:
-            own = place[attribute[way], label]
-            n_others = find_others(place, label, attribute, way, others)
-            n = 0
-            for block in range(count_blocks(class_start, label)):
-                bits = unite(sets, others, n_others, block)
-                if bits:
-                    n += count_bits(bits & ~sets[own + block])
-                    if n >= n_query:
-                        break
+            n = np.int64(rest if way else first)
+            if n >= enough or blamed:
+                n = count_queries(class_start, place, sets, label, attribute, way, others, n_query)
             if n < n_query:
                 failed[1] += 1
                 return FEW_QUERIES, label, n
         failed[1] = 0
     return DONE, 0, 0
+
+
+@inner
+def count_supports(  # noqa: PLR0913 - compiled
+    class_start: Array,
+    place: Array,
+    sets: Array,
+    label: int,
+    attribute: Array,
+    way: int,
+    others: Array,
+    most: int,
+    n_shot: int,
+) -> int:
+    """Return the number of images that can be support, once there are enough."""
+    own = place[attribute[way], label]
+    n_others = find_others(place, label, attribute, way, others)
+    n = 0
+    for block in range(count_blocks(class_start, label)):
+        n += count_bits(supports(sets, own, others, n_others, block, most))
+        if n >= n_shot:
+            break
+    return n
+
+
+@inner
+def count_queries(  # noqa: PLR0913 - compiled
+    class_start: Array,
+    place: Array,
+    sets: Array,
+    label: int,
+    attribute: Array,
+    way: int,
+    others: Array,
+    n_query: int,
+) -> int:
+    """Return the number of images that can be queries, once there are enough."""
+    own = place[attribute[way], label]
+    n_others = find_others(place, label, attribute, way, others)
+    n = 0
+    for block in range(count_blocks(class_start, label)):
+        n += count_bits(unite(sets, others, n_others, block) & ~sets[own + block])
+        if n >= n_query:
+            break
+    return n
+
+
+@inner
+def supports(
+    sets: Array, own: int, others: Array, n_others: int, block: int, most: int
+) -> np.uint64:
+    """Return a block of the images of ``own`` that are in at most ``most`` of the others."""
+    bits = sets[own + block]
+    if bits and most == 0:
+        bits &= ~unite(sets, others, n_others, block)
+    elif bits:
+        for element in range(64 * block, 64 * block + 64):
+            if count_others(sets, others, n_others, element) > most:
+                bits &= ~(np.uint64(1) << np.uint64(element % 64))
+    return bits
+
+
+@inner
+def list_set(bits: np.uint64, first: int, items: Array, n: int) -> int:
+    """List the elements of a block, after the first ``n`` items; return the number of items."""
+    while bits:
+        rest = bits & (bits - np.uint64(1))
+        items[n] = first + count_bits((bits ^ rest) - np.uint64(1))
+        n += 1
+        bits = rest
+    return n
 
 
 @inner
@@ -749,10 +833,11 @@ def has(sets: Array, place: int, element: int) -> Any:
 
 
 @entry
-def image_sets(index: WordIndex, n_words: int) -> tuple[Array, Array]:
-    """Return ``place`` and ``sets`` of a ``WordChoices``."""
+def image_sets(index: WordIndex, n_words: int) -> tuple[Array, Array, Array]:
+    """Return ``place``, ``sets`` and ``summary`` of a ``WordChoices``."""
     n_classes = index.class_start.size - 1
     place = np.zeros((n_words, n_classes), np.int32)
+    summary = np.zeros((n_words, n_classes), np.uint64)
     longest = size = 0
     for label in range(n_classes):
         n_blocks = count_blocks(index.class_start, label)
@@ -764,12 +849,16 @@ def image_sets(index: WordIndex, n_words: int) -> tuple[Array, Array]:
         first = index.class_start[label]
         n_blocks = count_blocks(index.class_start, label)
         for cell in range(index.cell_start[label], index.cell_start[label + 1]):
-            place[index.cell_word[cell], label] = start
-            for i in range(index.rows_start[cell], index.rows_start[cell + 1]):
+            begin, end = index.rows_start[cell], index.rows_start[cell + 1]
+            bits = min(np.uint64(end - begin), MANY)
+            for i in range(begin, end):
                 element = index.rows[i] - first
                 sets[start + element // 64] |= np.uint64(1) << np.uint64(element % 64)
+                bits |= (MANY + np.uint64(1)) << np.uint64(element % FOLDED)
+            place[index.cell_word[cell], label] = start
+            summary[index.cell_word[cell], label] = bits
             start += n_blocks
-    return place, sets
+    return place, sets, summary
 
 
 @inner
@@ -791,10 +880,16 @@ def draw_log_queries(
     count_cells(index, items[:n], selected, weight)
     cells = weight[index.cell_start[label] : index.cell_start[label + 1]]
     counted = choices.counted[index.cell_start[label] : index.cell_start[label + 1]]
+    logs = work.scores  # of counts, each computed once
+    fill(logs[:n], -1)
     for cell in range(cells.size):
-        if cells[cell]:
-            log = np.log((cells[cell] / n + EPSILON) / EPSILON) if counted[cell] else 0.0
-            cells[cell] = np.int64(log * FINENESS)
+        count = cells[cell]
+        if count and counted[cell]:
+            if logs[count - 1] < 0:
+                logs[count - 1] = np.int64(np.log((count / n + EPSILON) / EPSILON) * FINENESS)
+            cells[cell] = logs[count - 1]
+        else:
+            cells[cell] = 0
     add_weights(index, items[:n], weight, work.scores)
     fill(cells, 0)
     take_lowest(work.scores[:n], work.lowest, work.ties, work.state, query)
@@ -825,12 +920,11 @@ def draw_images(
         first, last = index.class_start[label], index.class_start[label + 1]
         own = choices.place[attribute[way], label]
         n_others = find_others(choices.place, label, attribute, way, others)
+        n_blocks = count_blocks(index.class_start, label)
         n = 0
-        for row in range(first, last):
-            n_has = count_others(sets, others, n_others, row - first)
-            if has(sets, own, row - first) and n_has <= most:
-                items[n] = row
-                n += 1
+        for block in range(n_blocks):
+            bits = supports(sets, own, others, n_others, block, most)
+            n = list_set(bits, first + 64 * block, items, n)
         choose(items, n, work.state, drawn.support[task, way])
         drawn.relaxed[task, way] = lacking
         for row in drawn.support[task, way]:
@@ -838,11 +932,11 @@ def draw_images(
                 drawn.relaxed[task, way] = True
 
         n = 0
-        for row in range(first, last):
-            n_has = count_others(sets, others, n_others, row - first)
-            if not has(sets, own, row - first) and (lacking or n_has):
-                items[n] = row
-                n += 1
+        for block in range(n_blocks):
+            bits = LARGEST if lacking else unite(sets, others, n_others, block)
+            n = list_set(bits & ~sets[own + block], first + 64 * block, items, n)
+        while items[n - 1] >= last:
+            n -= 1
         begin, end = index.cell_start[label], index.cell_start[label + 1]
         for other in range(n_way):
             others[other] = find_cell(
@@ -863,11 +957,12 @@ def draw_published_tasks(
     """
     # Arrays are unpacked and sliced here: within the loop, counting references to them would take
     # longer than an attempt.
-    class_start, eligible, place, sets = (
+    class_start, eligible, place, sets, summary = (
         index.class_start,
         choices.eligible,
         choices.place,
         choices.sets,
+        choices.summary,
     )
     n_classes = class_start.size - 1
     n_way, n_shot, n_query = drawn.classes.shape[1], drawn.support.shape[2], drawn.query.shape[2]
@@ -880,7 +975,8 @@ def draw_published_tasks(
     faults = np.zeros((n_classes, 4), np.int64)
     offers = np.zeros((n_classes, 4), np.int64)
     unplaced = np.zeros(eligible.shape[0], np.int64)
-    for task in range(seeds.size):
+    task, blamed = 0, False
+    while task < seeds.size:
         classes, attribute = drawn.classes[task], drawn.attribute[task]
         state[0] = seeds[task]
         for i in range(words.size):
@@ -902,20 +998,26 @@ def draw_published_tasks(
                 class_start,
                 place,
                 sets,
+                summary,
                 classes,
                 attribute,
                 failed,
                 n_shot,
                 n_query,
                 others,
+                blamed,
             )
             if outcome == DONE:
                 break
             faults[label, outcome] += 1
             offers[label, outcome] = max(offers[label, outcome], offer)
-        if outcome != DONE:
+        if outcome == DONE:
+            draw_images(index, choices, work, most, lacking, drawn, task)
+            task += 1
+        elif blamed:
             return task, faults, offers, unplaced
-        draw_images(index, choices, work, most, lacking, drawn, task)
+        else:
+            blamed = True  # draw the task once more, to know what was missing
     return seeds.size, faults, offers, unplaced
 
 

@@ -121,13 +121,14 @@ def _of_values(main: Column) -> str:
     """Return which methods have the best values in the only arm."""
     group, others = _split(main)
     if main.is_one_group or not others:
-        ends = " to ".join(str(main.values[one]) for one in (main.ranked[-1], main.ranked[0]))
+        ends = _values(main, main.ranked, " %")
         return f"{_every(len(main.values))} methods are one group: {main.label} {ends}."
     have = "has" if len(group) == 1 else "are one group with"
     verb = "is" if len(others) == 1 else "are"
+    best = str(main.values[main.best]) if len(group) == 1 else _values(main, group, " %")
     return (
-        f"{_names(main, group)} {have} the best {main.label}, {main.values[main.best]}; "
-        f"{_names(main, others)} {verb} lower."
+        f"{_names(main, group)} {have} the best {main.label}, {best}; "
+        f"{_names(main, others)} {verb} worse."
     )
 
 
@@ -184,10 +185,7 @@ def _not_ranked(control: Column) -> str:
     """Return that values in the control arm differ, so that gaps rank nothing."""
     best, worst = control.ranked[0], control.ranked[-1]
     ends = " to ".join(f"{control.values[one]} ({control.name(one)})" for one in (worst, best))
-    return (
-        f"The gaps do not rank these methods, whose {control.label} differs ({ends}): a gap "
-        "shrinks where a method knows little and where it knows all."
-    )
+    return f"The gaps do not rank these methods, whose {control.label} differs ({ends})."
 
 
 def _extremes(gap: Column) -> Iterator[str]:
@@ -212,11 +210,11 @@ def _extremes(gap: Column) -> Iterator[str]:
     yield f"{_names(gap, others)} {lose} more than {gap.name(gap.best)}, {_values(gap, others)}."
 
 
-def _values(column: Column, labels: Sequence[str]) -> str:
+def _values(column: Column, labels: Sequence[str], unit: str = " points") -> str:
     """Return the value of one row, or the range of several, in ascending order."""
     found = sorted((column.values[label] for label in labels), key=lambda one: one.value)
     if len(found) == 1:
         return points(found[0])
-    factor, unit = (100, " points") if found[0].share else (1, "")
-    ends = dict.fromkeys(f"{factor * one.value:.1f}" for one in (found[0], found[-1]))
-    return f"{' to '.join(ends)}{unit}"
+    share = found[0].share
+    ends = (f"{(100 if share else 1) * one.value:.1f}" for one in (found[0], found[-1]))
+    return f"{' to '.join(dict.fromkeys(ends))}{unit if share else ''}"

@@ -326,23 +326,19 @@ def _found(
         tasks.verify(pool)
     if folder is None:
         return _judged(outcomes, pool, asked, limits)
-    identity, file = _identity(outcomes, pool, asked, limits), folder / "words-that-hurt.json"
+    # One line is the digest of the other and of what decides it.
+    identity, file = _identity(outcomes, pool, asked, limits), folder / "words-that-hurt.jsonl"
     try:
-        kept = json.loads(file.read_bytes())
-        if kept["identity"] == identity and kept["digest"] == _digest(kept["pairs"]):
-            return HarmfulPairs.from_json(kept["pairs"])
-    except (OSError, ValueError, LookupError, TypeError, FsfError):
+        digest, _, pairs = file.read_text("utf-8").partition("\n")
+        if digest == json.dumps(digest_of(identity, pairs)):
+            return HarmfulPairs.from_json(json.loads(pairs))
+    except (OSError, ValueError):
         pass  # there is none, or it is damaged
     found = _judged(outcomes, pool, asked, limits)
-    pairs = found.to_json()
-    text = json.dumps({"identity": identity, "digest": _digest(pairs), "pairs": pairs})
+    pairs = json.dumps(found.to_json())
     with suppress(FsfError):  # of a folder that cannot be written to
-        atomic_write(file, text)
+        atomic_write(file, json.dumps(digest_of(identity, pairs)) + "\n" + pairs)
     return found
-
-
-def _digest(pairs: Mapping[str, Any]) -> str:
-    return digest_of(json.dumps(pairs, sort_keys=True))
 
 
 def _identity(

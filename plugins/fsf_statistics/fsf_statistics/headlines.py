@@ -394,6 +394,11 @@ def _terms(columns: Sequence[Column]) -> Iterator[str]:
             "of all methods on equal tasks; larger is better. Methods that share a letter cannot "
             "be told apart."
         )
+    if not main.ranks:
+        yield (
+            "A gap shrinks where a method knows little and where it knows all, so that gaps rank "
+            "only methods that do equally well in the control arm."
+        )
 
 
 def _near_guessing(columns: Sequence[Column]) -> Iterator[str]:

@@ -167,7 +167,7 @@ def test_accuracies_are_no_model(imported: Fsf, tmp_path: Path) -> None:
 def test_the_table_says_what_every_interval_is(imported: Fsf) -> None:
     done = imported("compare", "one", "two", "three", "--explain")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("two_% has the best Acc, ")
+    assert done.stdout.startswith("two_% and one are one group with the best Acc, ")
     with_interval = [line for line in done.stdout.splitlines() if "95 % open, student-t" in line]
     assert len(with_interval) == 6
     assert all(line.rstrip().endswith("not known") for line in with_interval)

@@ -216,9 +216,10 @@ def _batch_norm(  # noqa: PLR0913 - the parameters of PyTorch's function
     channels = input.shape[1]
     weight = input.new_ones(channels) if weight is None else weight
     bias = input.new_zeros(channels) if bias is None else bias
-    normed, mean, variance = _applied(_Normalisation, input, weight, bias, eps)
+    normed, mean, r = _applied(_Normalisation, input, weight, bias, eps)
     if running_mean is not None and running_var is not None:
         n = input.numel() // channels
+        variance = r.pow(-2) - eps
         with torch.no_grad():
             running_mean.mul_(1 - momentum).add_(momentum * mean)
             running_var.mul_(1 - momentum).add_(momentum * n / max(1, n - 1) * variance)
@@ -228,25 +229,30 @@ def _batch_norm(  # noqa: PLR0913 - the parameters of PyTorch's function
 class _Normalisation(torch.autograd.Function):
     """Maps ``x (n, C, h, w)`` minus mean, over deviation, times weight, plus bias ``(C,)``.
 
-    Returns the result, and mean and variance without Bessel's correction, ``(C,)``. Reductions use
-    ``sum``, whose rounding errors stay small, while those of PyTorch's own BatchNorm in
-    channels-last grow with the number of locations and many steps amplify them.
+    Returns the result, the mean and one over the deviation, ``(C,)``. PyTorch's own BatchNorm does
+    this, but in channels-last its sums of squares have rounding errors that grow with the number of
+    locations, and many steps amplify them. In single precision on a CPU, each column of the maps
+    therefore has statistics of its own, which are then combined.
     """
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, ...]:
-        n = x.numel() // x.shape[1]
-        mean = _sum(x) / n
-        variance = _sum((x - _channels(mean)).square_()) / n
-        scale = weight * torch.rsqrt(variance + eps)
-        return _affine(x.dtype, bias - mean * scale, (x, scale)), mean, variance
+        if x.device.type != "cpu" or x.dtype != torch.float32:
+            return torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, eps)
+        rows = x.movedim(1, -1).flatten(2).flatten(0, 1)
+        found = torch.batch_norm_update_stats(rows, None, None, 0.0)
+        means, variances = (of_columns.view(-1, x.shape[1]) for of_columns in found)
+        mean = means.mean(dim=0)
+        variance = (variances + (means - mean).square()).mean(dim=0)
+        y = torch.native_batch_norm(x, weight, bias, mean, variance, False, 0.0, eps)[0]
+        return y, mean, torch.rsqrt(variance + eps)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        x, weight, _, eps = inputs
-        _, mean, variance = output
-        ctx.mark_non_differentiable(mean, variance)
-        ctx.save_for_backward(x, weight, mean, torch.rsqrt(variance + eps))
+        x, weight, *_ = inputs
+        _, mean, r = output
+        ctx.mark_non_differentiable(mean, r)
+        ctx.save_for_backward(x, weight, mean, r)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, *_: Tensor) -> tuple[Any, ...]:
@@ -259,8 +265,8 @@ class _Normalisation(torch.autograd.Function):
             (t.expand(tasks, -1) if dim is None else t.movedim(dim, 0)).flatten()
             for t, dim in zip((weight, bias), in_dims[1:3], strict=True)
         ]
-        normed, mean, variance = _applied(_Normalisation, _merged(x, in_dims[0], tasks), *flat, eps)
-        by_task = (mean.unflatten(0, (tasks, -1)), variance.unflatten(0, (tasks, -1)))
+        normed, mean, r = _applied(_Normalisation, _merged(x, in_dims[0], tasks), *flat, eps)
+        by_task = (mean.unflatten(0, (tasks, -1)), r.unflatten(0, (tasks, -1)))
         return (normed.unflatten(1, (tasks, -1)), *by_task), (1, 0, 0)
 
 
@@ -278,12 +284,9 @@ class _NormalisationGradient(torch.autograd.Function):
         ctx: Any, g: Tensor, x: Tensor, weight: Tensor, mean: Tensor, r: Tensor
     ) -> tuple[Tensor, ...]:
         g = _like(g, x)
-        n = x.numel() // x.shape[1]
-        sum_g = _sum(g)
-        dot_g = (_sum(g * x) - mean * sum_g) * r
-        by_g = weight * r
-        by_x = -by_g * r * dot_g / n
-        of_x = _affine(x.dtype, -by_g * sum_g / n - by_x * mean, (g, by_g), (x, by_x))
+        of_x, dot_g, sum_g = torch.ops.aten.native_batch_norm_backward(
+            g, x, weight, None, None, mean, r, True, 0.0, (True, True, True)
+        )
         ctx.save_for_backward(g, x, weight, mean, r, sum_g, dot_g)
         return of_x, dot_g, sum_g
 

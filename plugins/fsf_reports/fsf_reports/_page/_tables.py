@@ -129,7 +129,9 @@ def _cell(column: _Column, place: int, reasons: _Reasons) -> str:
         sign = _SIGNS[entry.mark]
         hidden = f'<span class="sign" aria-hidden="true">{sign}</span>'
         hidden += f'<span class="hidden"> ({word})</span>'
-    bar = _whisker(quantity, column.range) if column.kind != "difference" else ""
+    # A single interval has nothing to be compared with.
+    alone = len(column.values) == 1 or column.kind == "difference"
+    bar = "" if alone else _whisker(quantity, column.range)
     return (
         f'<td class="num" data-value="{quantity.value!r}" data-text="{escape(text)}"{mark}>'
         f"{shown}{hidden}{bar}</td>"

@@ -157,8 +157,12 @@
     for (const [form, write] of Object.entries(forms)) {
       copying.append(copyButton(form, `${name} as ${form}`, () => write(...content(form), right)));
     }
-    tools.append(element("span", { class: "gap" }), copying);
+    tools.append(element("span", { class: "scrolls", text: "More columns to the right →" }), element("span", { class: "gap" }), copying);
     box.prepend(tools);
+    const scroll = box.querySelector(".scroll");
+    const measured = () => box.classList.toggle("clipped", scroll.scrollWidth - scroll.clientWidth - scroll.scrollLeft > 2);
+    new ResizeObserver(measured).observe(scroll);
+    scroll.addEventListener("scroll", measured, { passive: true });
   }
   function sortRows(rows, column, descending) {
     const key = (row) => {

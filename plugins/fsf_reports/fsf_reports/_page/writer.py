@@ -143,7 +143,10 @@ class _Writing:
         return f"{what}-{self._count}"
 
     def _table(self, table: TableDeclaration) -> str:
-        return html_of_table(table, self._next("table"))
+        shown = html_of_table(table, self._next("table"))
+        if not table.folded:
+            return shown
+        return f'<details><summary dir="auto">{escape(table.name)}</summary>{shown}</details>'
 
     def _figure(self, figure: FigureDeclaration) -> str:
         from fsf_reports._altair import vega_lite

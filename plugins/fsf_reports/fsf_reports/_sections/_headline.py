@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import fsf_statistics
@@ -13,14 +13,15 @@ from fsf_statistics import ComparedHeadline
 from fsframework.statistics.facts import called
 
 __all__ = [
+    "cautions_of",
     "estimates_of",
     "every_measure",
     "gap_name",
     "headline_of",
     "measure",
-    "numbered",
     "several_seeds",
     "tasks_called",
+    "titled",
     "which_tasks",
 ]
 
@@ -30,7 +31,7 @@ _known: WeakKeyDictionary[ReportedRun, tuple[list[str], ComparedHeadline]] = Wea
 
 def headline_of(runs: ReportedRuns) -> ComparedHeadline:
     """Return the answer of runs on equal tasks; runs of several seeds are one row."""
-    labels = [run.label for run in runs]
+    labels = [run.short for run in runs]
     if runs[0] not in _known or _known[runs[0]][0] != labels:
         _known[runs[0]] = labels, _headline(runs)
     return _known[runs[0]][1]
@@ -40,7 +41,7 @@ def _headline(runs: ReportedRuns) -> ComparedHeadline:
     if several_seeds(runs):
         return fsf_statistics.headline([run.folder for run in runs])
     return fsf_statistics.headline(
-        {run.label: run.outcomes for run in runs if run.outcomes is not None}
+        {run.short: run.outcomes for run in runs if run.outcomes is not None}
     )
 
 
@@ -56,23 +57,35 @@ def estimates_of(runs: ReportedRuns, name: str) -> dict[str, fsf.Estimate]:
         for column in headline_of(runs).columns[0]:
             if column.measure.name == name:
                 return dict(column.values)
-    return {run.label: run.estimates[name] for run in runs if name in run.estimates}
+    return {run.short: run.estimates[name] for run in runs if name in run.estimates}
 
 
-def numbered(name: str, number: int, groups: Sequence[ReportedRuns]) -> str:
+def titled(name: str, number: int, groups: Sequence[ReportedRuns]) -> str:
     """Return a name that says which tasks it is about, where there are several sets of tasks."""
-    return f"{name}, {which_tasks(number, groups)}" if len(groups) > 1 else name
+    return f"{name}: {which_tasks(number, groups)}" if len(groups) > 1 else name
 
 
 def which_tasks(number: int, groups: Sequence[ReportedRuns]) -> str:
-    """Return the options that tell a set of tasks from the others, else its number, from 1."""
+    """Return what a set of tasks is called, such as ``birds, 5-way 1-shot``.
+
+    Args:
+        number: of the set, from 1.
+        groups: all of them: the options that tell it from the others are said too.
+    """
     told = fsf_statistics.tasks_told_apart([_facts(group[0]) for group in groups])
     options = {
         name: values[number - 1]
         for name, values in told.items()
-        if name not in ("data", "tasks", "set")
+        if name not in ("data", "way", "shot")
     }
-    return called(options) or f"tasks {number}"
+    return ", ".join(filter(None, (_data_and_shape(groups[number - 1][0]), called(options))))
+
+
+def _data_and_shape(run: ReportedRun) -> str:
+    data = run.data.name if run.data is not None else "unknown data"
+    if run.arms is None:
+        return data
+    return f"{data}, {run.arms.tested.n_way}-way {run.arms.tested.n_shot}-shot"
 
 
 def _facts(run: ReportedRun) -> dict[str, str]:
@@ -117,7 +130,7 @@ def every_measure(runs: ReportedRuns, name: str) -> TableDeclaration:
     columns = list(dict.fromkeys(n for run in runs for n in run.estimates))
     entries = tuple(
         Entry(
-            (run.label,),
+            (run.short,),
             measure(runs, column),
             Quantity.of(run.estimates[column]) if column in run.estimates else None,
             "" if column in run.estimates else "not computed in this run",
@@ -128,14 +141,13 @@ def every_measure(runs: ReportedRuns, name: str) -> TableDeclaration:
     assert runs[0].arms is not None
     counts = " and ".join(f"{len(tasks):,} {arm}" for arm, tasks in runs[0].arms.items())
     title = f"{counts} {tasks_called(runs[0])}, each run by itself"
-    return TableDeclaration(name, title, ("run",), entries, tuple(_cautions(runs)))
+    return TableDeclaration(name, title, ("run",), entries, folded=True)
 
 
-def _cautions(runs: ReportedRuns) -> Iterator[str]:
-    cautions: dict[str, list[str]] = {}
+def cautions_of(runs: ReportedRuns) -> dict[str, list[str]]:
+    """Return what users must know of runs, each sentence with the labels of the runs."""
+    found: dict[str, list[str]] = {}
     for run in runs:
         for caution in run.record["cautions"]:
-            cautions.setdefault(caution, []).append(run.label)
-    for caution, labels in cautions.items():
-        whose = "" if len(labels) == len(runs) else f"{', '.join(labels)}: "
-        yield f"{whose}{caution}"
+            found.setdefault(caution, []).append(run.label)
+    return found

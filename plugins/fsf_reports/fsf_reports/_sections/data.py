@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fsf_reports._sections._headline import numbered
+from fsf_reports._sections._headline import titled
 from fsf_reports.interfaces import ReportedData, ReportedRun, ReportedRuns, Section
 from fsf_reports.values import Block, Entry, Quantity, TableDeclaration, Text
 from fsframework.values import Arms, ImagePool
@@ -34,7 +34,7 @@ class DataAndWords(Section):
                 described.append(run.data)
                 yield from _described(run.data)
             for table in _tables(run):
-                yield dataclasses.replace(table, name=numbered(table.name, number, groups))
+                yield dataclasses.replace(table, name=titled(table.name, number, groups))
 
 
 def _tables(run: ReportedRun) -> Iterator[TableDeclaration]:

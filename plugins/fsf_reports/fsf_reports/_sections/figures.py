@@ -11,8 +11,8 @@ from fsf_reports._sections._headline import (
     gap_name,
     headline_of,
     measure,
-    numbered,
     tasks_called,
+    titled,
 )
 from fsf_reports.interfaces import ReportedRuns, Section
 from fsf_reports.values import Block, FigureDeclaration, Panel, Point, Quantity, Series
@@ -37,11 +37,13 @@ class Figures(Section):
             if gap is None:
                 continue
             shown = ReportedRuns(run for run in group if gap in run.estimates)
-            for figure in (*_both_arms(shown, gap), _gaps(shown, gap)):
-                yield dataclasses.replace(figure, name=numbered(figure.name, number, groups))
+            # The name says which of several sets it is.
+            where = "" if len(groups) > 1 else f"On {tasks_called(group[0])}. "
+            for figure in (*_both_arms(shown, gap, where), _gaps(shown, gap, where)):
+                yield dataclasses.replace(figure, name=titled(figure.name, number, groups))
 
 
-def _both_arms(runs: ReportedRuns, gap: str) -> Iterator[FigureDeclaration]:
+def _both_arms(runs: ReportedRuns, gap: str, where: str) -> Iterator[FigureDeclaration]:
     control, tested = (f"{gap.removesuffix('gap')}{arm}" for arm in runs[0].estimates[gap].arms)
     x, y = estimates_of(runs, control), estimates_of(runs, tested)
     points = [
@@ -55,7 +57,7 @@ def _both_arms(runs: ReportedRuns, gap: str) -> Iterator[FigureDeclaration]:
     if points:
         yield FigureDeclaration(
             f"{measure(runs, tested)} against {measure(runs, control)}",
-            f"{tasks_called(runs[0])}; below the line, the arm under test is worse.{told}",
+            f"{where}Below the line, the arm under test is worse.{told}",
             f"{measure(runs, control)} (%)",
             f"{measure(runs, tested)} (%)",
             (Panel("", tuple(series)),),
@@ -65,7 +67,7 @@ def _both_arms(runs: ReportedRuns, gap: str) -> Iterator[FigureDeclaration]:
         )
 
 
-def _gaps(runs: ReportedRuns, gap: str) -> FigureDeclaration:
+def _gaps(runs: ReportedRuns, gap: str, where: str) -> FigureDeclaration:
     gaps = estimates_of(runs, gap)
     rows = (one.row[0] for one in headline_of(runs).table.entries)
     shown = [label for label in dict.fromkeys((*rows, *gaps)) if label in gaps][:_MOST_WHISKERS]
@@ -74,8 +76,7 @@ def _gaps(runs: ReportedRuns, gap: str) -> FigureDeclaration:
     more = f" {left} more are in the table." if left else ""
     return FigureDeclaration(
         measure(runs, gap),
-        f"{tasks_called(runs[0])}, in the order of the leaderboard; a gap shrinks where a method "
-        f"knows little and where it knows all.{more}",
+        f"{where}In the order of the leaderboard.{more}",
         "",
         f"{measure(runs, gap)} (points)",
         (Panel("", (Series("", points),)),),

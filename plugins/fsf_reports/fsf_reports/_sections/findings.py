@@ -1,4 +1,4 @@
-"""What was asked, what was found, and what may not be concluded."""
+"""What was asked, what was found, and what does not follow."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from fsf_reports._sections._headline import (
+    cautions_of,
     estimates_of,
     gap_name,
     headline_of,
@@ -24,7 +25,7 @@ _MOST_NAMED = 6
 
 
 class Findings(Section):
-    """What was asked and found, in plain words, and what may not be concluded."""
+    """What was asked and found, in plain words, and what does not follow."""
 
     title: ClassVar[str] = "What was found"
     place: ClassVar[int] = 0
@@ -32,24 +33,25 @@ class Findings(Section):
     def blocks(self, runs: ReportedRuns) -> Iterator[Block]:
         """Return two sentences for each set of tasks, and the limits of all."""
         groups = runs.by_tasks()
-        for number, group in enumerate(groups, start=1):
-            which = f"{_begun(which_tasks(number, groups))}: " if len(groups) > 1 else ""
-            yield Text((f"{which}{_asked(group)} {_found(group)}",), "lead")
+        if len(groups) == 1:
+            yield Text((f"{_asked(groups[0])} {_found(groups[0])}",), "lead")
+        elif shared := _asked_of_all(groups):
+            yield Text((shared,), "lead")
+        for number, group in enumerate(groups if len(groups) > 1 else (), start=1):
+            said = _found(group) if shared else f"{_asked(group)} {_found(group)}"
+            yield Text((said,), title=which_tasks(number, groups))
         if not groups:
             yield Text(("None of these runs has outcomes, so nothing can be said yet.",), "lead")
         limits = tuple(_limits(runs, groups))
         if limits:
-            yield Text(limits, "caution", "What may not be concluded")
-
-
-def _begun(text: str) -> str:
-    return text[:1].upper() + text[1:]
+            yield Text(limits, "caution", "What does not follow")
 
 
 def _asked(group: ReportedRuns) -> str:
     first = group[0]
     assert first.arms is not None
-    does, who = ("does", first.label) if len(group) == 1 else ("do", _these(group))
+    who = first.short if len(group) == 1 else _these(group)
+    does = "do" if who.startswith("these") else "does"
     contrast = first.arms.contrast
     if contrast is None:
         return f"How well {does} {who} answer {tasks_called(first)}?"
@@ -59,12 +61,22 @@ def _asked(group: ReportedRuns) -> str:
     )
 
 
+def _asked_of_all(groups: list[ReportedRuns]) -> str:
+    """Return the question of all sets of tasks; empty where they have different arms."""
+    found = [None if group[0].arms is None else group[0].arms.contrast for group in groups]
+    contrast = found[0] if found else None
+    if contrast is None or any(one != contrast for one in found):
+        return ""
+    return f"Do these runs answer {contrast.tested} tasks worse than {contrast.control} ones?"
+
+
 def _these(group: ReportedRuns) -> str:
     name = gap_name(group)
     if name is None or not several_seeds(group):
         return f"these {len(group)} runs"
-    methods = len(estimates_of(group, name))
-    return f"these {methods} methods ({len(group)} trainings)"
+    methods = list(estimates_of(group, name))
+    called = methods[0] if len(methods) == 1 else f"these {len(methods)} methods"
+    return f"{called} ({len(group)} trainings)"
 
 
 def _found(group: ReportedRuns) -> str:
@@ -73,11 +85,14 @@ def _found(group: ReportedRuns) -> str:
     if name is None:
         return told
     gaps = estimates_of(group, name)
+    near = headline_of(group).near_guessing
+    if len(gaps) == len(near):
+        return told
     if len(gaps) == 1:
         ((label, gap),) = gaps.items()
         called = _plain(measure(group, name))
         return f"{_verdict(gap)}: {label} loses {_points(gap)} of {called}."
-    hurt = [label for label, gap in gaps.items() if gap.low > 0]
+    hurt = [label for label, gap in gaps.items() if gap.low > 0 and label not in near]
     return f"{_count(len(hurt), len(gaps))}. {told}"
 
 
@@ -107,31 +122,24 @@ def _count(hurt: int, of: int) -> str:
 
 def _limits(runs: ReportedRuns, groups: list[ReportedRuns]) -> Iterator[str]:
     estimates = [e for run in runs.finished for e in run.estimates.values()]
+    if cautioned := {label: None for own in cautions_of(runs).values() for label in own}:
+        yield f"Cautions apply to {_some(list(cautioned))}; they are in the notes at the end."
     if any(e.scope == "closed" for e in estimates):
         yield (
-            "The tasks share images, so the intervals hold for these images only: they do not say "
-            "how the methods would do on other images or classes."
+            "The tasks share images, so the intervals hold for these images only, not for other "
+            "images or classes."
         )
     if any(len(e.arms) == 2 for e in estimates):
+        yield "A gap shows that these tasks are harder, not which word makes them so."
+    if once := _trained_once(runs.finished):
         yield (
-            "A gap says that these tasks are harder, not which word makes them so; two arms may "
-            "differ in more than one word."
-        )
-    for group in groups:
-        yield from headline_of(group).limits
-    once = _trained_once(runs.finished)
-    if once:
-        yield (
-            f"{_some(once)}: trained once. Another training of the same method may give other "
-            "values, and no interval here covers that."
+            f"Trained once: {_some(once)}. Another training may give other values, which no "
+            "interval here covers."
         )
     if len(groups) > 1:
-        yield (
-            f"These runs have {len(groups)} different sets of tasks or data. Values of different "
-            "sets are not comparable, and are never in the same table."
-        )
+        yield f"Values of the {len(groups)} sets of tasks are not comparable with each other."
     if placebo := [run.label for run in runs.finished if run.record["settings"].get("placebo")]:
-        yield f"{_some(placebo)}: the words were shuffled (placebo), so any gap is an artefact."
+        yield f"The words were shuffled (placebo), so any gap is an artefact: {_some(placebo)}."
     yield from _left_out(runs)
 
 
@@ -155,7 +163,7 @@ def _left_out(runs: ReportedRuns) -> Iterator[str]:
         if run.outcomes is None:
             reasons.setdefault(run.reason, []).append(run.label)
     for reason, labels in reasons.items():
-        yield f"Left out where answers are needed: {_some(labels)} ({reason})."
+        yield f"Left out: {_some(labels)} ({reason})."
 
 
 def _some(labels: list[str]) -> str:

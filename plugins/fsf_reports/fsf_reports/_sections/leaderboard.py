@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
-from fsf_reports._sections._headline import every_measure, headline_of, numbered
+from fsf_reports._sections._headline import every_measure, gap_name, headline_of, titled
 from fsf_reports.interfaces import ReportedRuns, Section
-from fsf_reports.values import Block, Text, table_of_headline
+from fsf_reports.values import Block, TableDeclaration, table_of_headline
 
 __all__ = ["Leaderboard"]
 
@@ -22,10 +22,22 @@ class Leaderboard(Section):
     def blocks(self, runs: ReportedRuns) -> Iterator[Block]:
         """Return for each set of equal tasks the headline and a table of every measure."""
         groups = runs.by_tasks()
-        if len(groups) > 1:
-            yield Text(("Each set of tasks has its own tables.",))
         for number, group in enumerate(groups, start=1):
-            found = headline_of(group)
-            name = numbered("Leaderboard", number, groups)
-            yield dataclasses.replace(table_of_headline(found), name=name)
-            yield every_measure(group, numbered("Every measure", number, groups))
+            yield _board(group, titled("Leaderboard", number, groups))
+            yield every_measure(group, titled("Every measure", number, groups))
+
+
+def _board(group: ReportedRuns, name: str) -> TableDeclaration:
+    """Return the headline with what matters most first; how to read it stands in the notes."""
+    found = headline_of(group)
+    table = table_of_headline(found)
+    gap = gap_name(group)
+    columns = found.columns[0] if found.columns else ()
+    statistic = next((c.measure.statistic for c in columns if c.measure.name == gap), "")
+    first = [c.label for c in columns if c.measure.name == gap or not c.measure.arms]
+    arms = [
+        c.label for c in columns if c.measure.statistic == statistic and len(c.measure.arms) == 1
+    ]
+    order = list(dict.fromkeys([*first, *arms, *table.columns]))
+    entries = sorted(table.entries, key=lambda entry: order.index(entry.column))
+    return dataclasses.replace(table, name=name, entries=tuple(entries), notes=())

@@ -50,6 +50,7 @@ class ReportedRun:
 
     Args:
         label: unique among the runs of a report.
+        short: unique among the runs on equal tasks.
         folder: of the run.
         record: the content of ``run.json``; see the documentation of files.
         reason: why there are no outcomes, in a few words; empty where there are.
@@ -64,12 +65,16 @@ class ReportedRun:
     label: str
     folder: Path
     record: Mapping[str, Any]
+    short: str = ""
     reason: str = ""
     arms: Arms | None = None
     outcomes: ArmOutcomes | None = None
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
     measures: Mapping[str, str] = field(default_factory=dict)
     data: ReportedData | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "short", self.short or self.label)
 
     @property
     def tasks_identity(self) -> tuple[tuple[str, str], ...]:
@@ -127,7 +132,8 @@ class Section(Configurable, ABC, kind="section"):
     place: ClassVar[int] = 500
     """Sections are shown in the order of their places, equal ones in that of their names. Those of
     ``fsf_reports`` are at 0 (what was found), 100 (leaderboard), 200 (figures), 300 (words that
-    hurt), 400 (tasks), 500 (data), 600 (training), 700 (printed values) and 900 (provenance)."""
+    hurt), 400 (tasks), 500 (data), 600 (training), 700 (printed values), 900 (provenance) and
+    950 (notes)."""
 
     @abstractmethod
     def blocks(self, runs: ReportedRuns) -> Iterable[Block]:

@@ -76,6 +76,7 @@ class TableDeclaration:
         notes: footnotes, a sentence each.
         differences: whether measured minus printed is shown.
         source: the publication whose table it is; empty for none.
+        folded: whether a page shows it only when it is asked for.
 
     Raises:
         DataError: an entry has another number of row names, or two entries have the same place.
@@ -88,6 +89,7 @@ class TableDeclaration:
     notes: tuple[str, ...] = ()
     differences: bool = True
     source: str = ""
+    folded: bool = False
 
     def __post_init__(self) -> None:
         places = set()
