@@ -18,7 +18,8 @@ from PIL import Image
 
 import fsframework as fsf
 
-scenes = fsf.dataset({"name": "planted", "n_per_class": 24, "size": 128, "strength": 0.6})
+planted = {"name": "planted", "n_per_class": 24, "size": 128, "strength": 0.6}
+scenes = fsf.dataset(planted)
 for index in range(24 * 12):
     path = Path("photos", f"{scenes.keys[index]}.png")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,8 +45,8 @@ for index in range(24 * 12):
 # Nothing is trained.
 
 # %% language="bash"
-# fsf run --dataset folder:./photos --split all --detector appearance --shot 3 --queries 8 \
-#   --method ncc --backbone timm:tf_efficientnet_lite0 --tasks 600
+# fsf run --dataset folder:./photos --split all --detector appearance \
+#   --method ncc --backbone timm:tf_efficientnet_lite0 --shot 3 --queries 8 --tasks 600
 
 # %% [markdown]
 # Read the table from the left. **Acc-R** is the accuracy on random tasks. **wAcc-R** is the
@@ -58,8 +59,8 @@ for index in range(24 * 12):
 # Numbers are easier to trust when you have seen what they are made of.
 
 # %% language="bash"
-# fsf tasks show --dataset folder:./photos --split all --detector appearance --shot 3 --queries 8 \
-#   --task 1 --output photos-task.png --force
+# fsf tasks show --dataset folder:./photos --split all --detector appearance \
+#   --shot 3 --queries 8 --task 1 --output photos-task.png --force
 
 # %% [markdown]
 # ![A biased task: support on the left, queries on the right](photos-task.png)

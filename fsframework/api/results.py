@@ -38,6 +38,7 @@ __all__ = [
     "Comparison",
     "compare",
     "estimate",
+    "finished_of",
     "method_result",
     "results_of",
     "statistic_of_run",
@@ -179,6 +180,7 @@ def compare(  # noqa: PLR0913 - an option each
     """
     session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
     how = ComparisonOptions(IntervalChoice(level, interval), resamples, seed, baseline)
+    results, unfinished = finished_of(results)
     found = joined_over_seeds(list(results_of(results, session.workspace.runs, pool)))
     if not found:
         raise OptionError("a comparison needs at least two methods, and none is given")
@@ -193,7 +195,7 @@ def compare(  # noqa: PLR0913 - an option each
     # A baseline that no group has is refused when methods are compared.
     groups = [group for group in groups if baseline in [one.label for one in group]] or groups
     parts: list[MeasureComparison] = []
-    notes: list[str] = []
+    notes: list[str] = [unfinished] if unfinished else []
     cautions: dict[str, tuple[str, ...]] = {}
     for group in groups:
         if by_tasks and len(group) < 2:
@@ -245,6 +247,36 @@ def _is_evaluated(run: Run) -> bool:
     return ended and bool(files) and all(file.exists() for file in files)
 
 
+def finished_of(given: Any) -> tuple[Any, str]:
+    """Return what is given, folders of runs as the runs in them that were evaluated.
+
+    Returns:
+        Also a sentence that names the other runs, empty if there are none.
+
+    Raises:
+        RecordError: a run of a folder is damaged, or none of them was evaluated.
+    """
+    if isinstance(given, Mapping):
+        return given, ""
+    kept: list[Any] = []
+    left: list[str] = []
+    for one in [given] if isinstance(given, (str, Path, Run)) else given:
+        path = Path(one) if isinstance(one, (str, Path)) and str(one).strip() else None
+        if path is None or (path / RECORD_NAME).exists() or not any(path.glob(f"*/{RECORD_NAME}")):
+            kept.append(one)
+            continue
+        listed = runs(path)
+        for reason in listed.broken.values():
+            raise RecordError(reason)
+        ended = [run for run in listed if _is_evaluated(run)]
+        if not ended:
+            raise RecordError(f"{path}: no run in it is finished")
+        kept += ended
+        left += [run.name for run in listed if run not in ended]
+    some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+    return kept, f"left out, as not finished: {some}" if left else ""
+
+
 def results_of(
     given: Iterable[Comparable] | Mapping[str, Comparable],
     folder: Path,
@@ -261,8 +293,7 @@ def results_of(
         OptionError: outcomes have no label, or a label is given to several methods.
         RecordError: a run does not exist, or has no outcomes.
     """
-    if isinstance(given, (str, Path, Run)):
-        given = [given]
+    given, _ = finished_of(given)
     named: Iterable[tuple[str | None, Comparable]]
     named = given.items() if isinstance(given, Mapping) else ((None, one) for one in given)
     for label, one in named:
@@ -287,14 +318,8 @@ def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResu
         if label is None:
             raise OptionError("outcomes have no name: give a mapping of labels to outcomes")
         return [MethodResult(label, dict(one), one.arms)]
-    path = Path(one)
-    holds = path.is_dir() and not (path / RECORD_NAME).exists() and path.glob(f"*/{RECORD_NAME}")
-    if str(one).strip() and holds and any(holds):
-        listed = runs(path)
-        for reason in listed.broken.values():
-            raise RecordError(reason)
-        return [_of_run(run) for run in listed if _is_evaluated(run)]
-    return [_of_run(load_run(one, folder))]
+    found, _ = finished_of(one)
+    return [_of_run(each if isinstance(each, Run) else load_run(each, folder)) for each in found]
 
 
 def _compared(

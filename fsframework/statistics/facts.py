@@ -165,8 +165,9 @@ def select_run(selector: str, records: Mapping[str, RunRecord], place: str) -> s
         return found[0]
     told = told_apart([facts_of(records[run]) for run in found], _LEADING)
     rows = [[run, *(values[at] for values in told.values())] for at, run in enumerate(found)]
+    apart = ", ".join(told) or "the content of their data, or in code"
     raise RecordError(
-        f"{selector!r} matches {len(found)} runs, which differ in {', '.join(told)}",
+        f"{selector!r} matches {len(found)} runs, which differ in {apart}",
         picture=text_table(["run", *told], rows),
     )
 

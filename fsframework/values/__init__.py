@@ -24,7 +24,7 @@ from fsframework._reading import (
 from fsframework._tables import data_frame, first_rows, footnotes, html_table, text_table
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION, read_csv, read_parquet
-from fsframework.values._texts import Texts, release_memory
+from fsframework.values._texts import Texts
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast, label_in_arms
 from fsframework.values.attributes import AttributeTable
 from fsframework.values.estimate import Estimate, Estimates, measure_name, table_of
@@ -74,7 +74,6 @@ __all__ = [
     "read_csv",
     "read_file",
     "read_parquet",
-    "release_memory",
     "size_text",
     "table_of",
     "task_entropy",

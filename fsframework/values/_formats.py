@@ -46,7 +46,7 @@ _MOST_ROWS = 100_000_000
 _MOST_BYTES = 1 << 33
 """Rows, and bytes of unpacked columns, up to which a Parquet file is read."""
 
-_CSV_BLOCK = 1 << 24
+_CSV_BLOCK = 1 << 22
 """Bytes of a CSV file that are parsed at once; a row may not be longer."""
 
 Header = TypeVar("Header")

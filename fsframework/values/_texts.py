@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -112,5 +114,6 @@ def release_memory() -> None:
     """Return to the system what allocators keep of freed memory."""
     import pyarrow as pa
 
-    for pool in (pa.default_memory_pool(), pa.system_memory_pool()):
-        pool.release_unused()
+    pa.default_memory_pool().release_unused()
+    with suppress(OSError, AttributeError, TypeError):  # only glibc has the function
+        ctypes.CDLL(None).malloc_trim(0)

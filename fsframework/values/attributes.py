@@ -158,8 +158,6 @@ class AttributeTable:
         vocabulary = sorted(number)[1:]  # without the empty word
         rank = np.zeros(len(number), np.int32)
         rank[[number[word] for word in vocabulary]] = np.arange(1, len(number), dtype=np.int32)
-        if n_images > most:
-            release_memory()
         indptr: list[IntArray] = [np.zeros(1, np.int64)]
         n_pairs = 0
         indices = np.empty(sum(codes.size for _, codes in parts), np.int32)
@@ -170,6 +168,8 @@ class AttributeTable:
             indices[n_pairs : n_pairs + kept.size] = kept
             n_pairs += kept.size
         indices.resize(n_pairs, refcheck=False)
+        if n_images > most:
+            release_memory()
         return cls(
             keys,
             tuple(vocabulary),

@@ -13,7 +13,7 @@ import fsf_statistics
 import fsframework as fsf
 from fsf_reports.values import Quantity
 from fsf_statistics import ComparedHeadline, facts_of, sets_of, tasks_told_apart
-from fsframework.api.results import results_of, statistics_of
+from fsframework.api.results import finished_of, results_of, statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Statistic
@@ -141,14 +141,14 @@ class Results:
         level: confidence level of the intervals.
         statistic_of: makes a statistic by name.
         statistics: names of the known ones.
-        left_out: unfinished runs of folders of runs, by name.
+        left_out: a sentence on unfinished runs, or empty.
     """
 
     groups: tuple[Group, ...]
     level: float
     statistic_of: Callable[[str], Statistic]
     statistics: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    left_out: str = ""
 
     @classmethod
     def of(
@@ -167,7 +167,7 @@ class Results:
         """
         session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
         IntervalChoice(level)
-        results, left_out = _without_unfinished(results)
+        results, left_out = finished_of(results)
         found = joined_over_seeds(list(results_of(results, session.workspace.runs)))
         if not found:
             raise OptionError("there is nothing to show: no run is given")
@@ -202,9 +202,8 @@ class Results:
         found = [*(one[:1].upper() + one[1:] for one in shared), *others]
         more = len(found) - _MOST_CAUTIONS
         told = [*found[:_MOST_CAUTIONS], *([f"{more} more: fsf runs list"] if more > 0 else [])]
-        left = len(self.left_out)
-        some = ", ".join(self.left_out[:3]) + (f" and {left - 3} more" if left > 3 else "")
-        return [*told, *([f"Left out, as not finished: {some}"] if left else [])]
+        left = self.left_out
+        return [*told, *([left[:1].upper() + left[1:]] if left else [])]
 
     def estimate(self, one: Shown, measure: Measure) -> Estimate:
         """Return a measure of a method with its interval, as ``fsframework.compare`` does.
@@ -256,26 +255,6 @@ class Results:
 
     def _is_share(self, measure: Measure) -> bool:
         return tuple(self.statistic_of(measure.statistic).bounds) == (0.0, 1.0)
-
-
-def _without_unfinished(given: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return what is given, folders of runs as their finished runs, and the names of the others."""
-    if isinstance(given, (str, Path)):
-        given = [given]
-    if isinstance(given, Mapping) or not isinstance(given, Iterable):
-        return given, ()
-    kept: list[Any] = []
-    left: list[str] = []
-    for one in given:
-        folder = Path(one) if isinstance(one, (str, Path)) and str(one).strip() else None
-        if folder is None or not folder.is_dir() or (folder / "run.json").exists():
-            kept.append(one)
-            continue
-        runs = fsf.runs(folder)
-        finished = [run for run in runs if run.record.status != "unfinished"]
-        kept += finished or [one]
-        left += [run.name for run in runs if run not in finished] if finished else []
-    return kept, tuple(left)
 
 
 def _models_told_apart(results: Sequence[MethodResult]) -> list[MethodResult]:

@@ -132,6 +132,7 @@ def test_unfinished_runs_of_a_folder_are_left_out_and_named(
     made = figure("intervals", tmp_path / "runs")
     assert {point.x for point in made.panels[0].series[0].points} == set(methods)
     assert any("begun" in note for note in made.notes)
+    assert any("begun" in note for note in api.compare(tmp_path / "runs").notes)
     with pytest.raises(RecordError, match="not finished"):
         figure("intervals", tmp_path / "runs" / "begun")
 

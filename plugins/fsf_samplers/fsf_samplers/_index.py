@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsf_samplers._kernels import group_by_word, words_of_images
-from fsframework.values import AttributeTable, ImagePool, release_memory
+from fsframework.values import AttributeTable, ImagePool
 
 __all__ = ["WordIndex"]
 
@@ -52,7 +52,6 @@ class WordIndex(NamedTuple):
     @classmethod
     def of(cls, pool: ImagePool, table: AttributeTable) -> WordIndex:
         """Build the index, which takes about 20 bytes per pair (image, word)."""
-        release_memory()
         images = np.argsort(pool.labels, kind="stable")
         class_start = np.append(0, np.cumsum(pool.class_sizes))
         cells_start, words = words_of_images(table.indptr, table.indices, images)

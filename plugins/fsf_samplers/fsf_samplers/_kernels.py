@@ -88,9 +88,11 @@ def words_of_images(indptr: Array, indices: Array, images: Array) -> tuple[Array
 def group_by_word(
     class_start: Array, words_start: Array, words: Array, n_words: int
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Return the fields of a ``WordIndex`` from ``cells`` on: a counting sort of each class."""
+    """Return the fields of a ``WordIndex`` from ``cells`` on: a counting sort of each class.
+
+    ``words`` is overwritten: it becomes ``cells``.
+    """
     n_classes = class_start.size - 1
-    cells = np.empty(words.size, np.int32)
     cell_start = np.zeros(n_classes + 1, np.int64)
     cell_word = np.empty(words.size, np.int32)
     rows_start = np.empty(words.size + 2, np.int64)  # most of it may stay untouched
@@ -113,11 +115,11 @@ def group_by_word(
         for row in range(first, last):
             for i in range(words_start[row], words_start[row + 1]):
                 word = words[i]
-                cells[i] = cell_of[word]
+                words[i] = cell_of[word]
                 rows[place[word]] = row
                 place[word] += 1
     rows_start[cell + 1] = rows_start[cell]
-    return cells, cell_start, cell_word[:cell], rows_start[: cell + 2], rows
+    return words, cell_start, cell_word[:cell], rows_start[: cell + 2], rows
 
 
 # -- Chance ----------------------------------------------------------------------------------------

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies
-from fsframework.api.results import results_of
-from fsframework.errors import DataError, OptionError, RecordError
+from fsframework.api.results import finished_of, results_of
+from fsframework.errors import DataError, FsfWarning, OptionError, RecordError
 from fsframework.statistics.facts import selects
 from fsframework.statistics.results import MethodResult, joined_over_seeds
 from fsframework.values import AccuracyOutcomes
@@ -52,7 +53,10 @@ def read_results(
         elif path.is_dir() and not _holds_runs(path):
             part = [_of_accuracies(one) for one in read_accuracies([path], reading)]
         else:
-            part = list(results_of([path], runs_dir))
+            finished, left_out = finished_of([path])
+            if left_out:
+                warnings.warn(f"{path}: {left_out}", FsfWarning, stacklevel=2)
+            part = list(results_of(finished, runs_dir))
         if label is not None:
             if (n := len(joined_over_seeds(part))) != 1:
                 raise OptionError(f"{source}: contains the results of {n} methods, not one")
