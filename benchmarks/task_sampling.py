@@ -5,9 +5,9 @@ paper's other constructions. Each size runs in a separate process, which reads a
 draws once to warm up (Numba compiles on the first draw after installing), then draws 3,000 tasks
 several times and reports the shortest time.
 
-The time is that of ``draw``, from the packed table to the task set, on one thread, in processor
+The time is that of ``draw``, from the table to the task set, on one thread, in processor
 time, so other work on the machine hardly matters. ``literal`` is the time of a few tasks drawn in
-the same process by the same definition, one class and one word at a time, from unpacked booleans.
+the same process by the same definition, one class and one word at a time, from booleans.
 The fingerprints of pool and table belong to the data and are stored with them, so they are computed
 first and shown separately. Memory is the peak resident size of the process minus that of a bare
 interpreter: NumPy, Numba, table and tasks.
@@ -23,7 +23,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from fsframework.values import AttributeTable
 
 N_TASKS, N_WAY, N_QUERY = 3_000, 5, 15
 REPETITIONS, N_LITERAL = 5, 8
@@ -67,8 +70,8 @@ CONSTRUCTIONS = (
 """The first two are always measured."""
 
 
-def write_bits(file: Path, n_classes: int, n_images: int, n_words: int) -> None:
-    """Write the bits of a synthetic table, with the images sorted by class.
+def write_words(file: Path, n_classes: int, n_images: int, n_words: int) -> None:
+    """Write the words of the images of a synthetic table, with the images sorted by class.
 
     An image has Poisson(4) words. A word has a probability of 55 % to be drawn by a Zipf law of
     exponent 1.45 over its class's own order of the words, else by one of exponent 1.75 over an
@@ -86,19 +89,20 @@ def write_bits(file: Path, n_classes: int, n_images: int, n_words: int) -> None:
     drawn = rng.random(rows.size)
     of_class = orders[rows // n_images, np.searchsorted(own, drawn)]
     columns = np.where(from_own, of_class, np.searchsorted(common, drawn))
-    bits = np.zeros((counts.size, -(-n_words // 8)), np.uint8)
-    np.bitwise_or.at(bits, (rows, columns >> 3), (1 << (columns & 7)).astype(np.uint8))
-    np.save(file, bits)
+    image, word = np.divmod(np.unique(rows * n_words + columns), n_words)
+    indptr = np.searchsorted(image, np.arange(counts.size + 1))
+    np.savez(file, indptr=indptr, indices=word.astype(np.int32))
 
 
 class Literal:
     """Draws tasks by the definitions as written, from one matrix of booleans per class."""
 
-    def __init__(self, bits: Any, n_classes: int, n_words: int, n_shot: int) -> None:
+    def __init__(self, table: AttributeTable, n_classes: int, n_shot: int) -> None:
         import numpy as np
 
-        unpacked = np.unpackbits(bits, axis=1, count=n_words, bitorder="little").astype(bool)
-        self.has = np.split(unpacked, n_classes)
+        has = np.zeros((len(table), len(table.words)), bool)
+        has[np.repeat(np.arange(len(table)), np.diff(table.indptr)), table.indices] = True
+        self.has = np.split(has, n_classes)
         present = np.array([has.sum(axis=0) for has in self.has])
         absent = len(self.has[0]) - present
         self.spurious = (present >= n_shot) & (absent > 0)
@@ -199,9 +203,8 @@ def measure(
 
     keys = tuple(f"{i:06}" for i in range(n_classes * n_images))
     words = tuple(f"{i:06}" for i in range(n_words))
-    bits = np.load(file)
-    bits.flags.writeable = False  # the table then takes the array as it is
-    table = AttributeTable(keys, words, bits)
+    stored = np.load(file)
+    table = AttributeTable(keys, words, stored["indptr"], stored["indices"])
     labels = np.repeat(np.arange(n_classes), n_images)
     pool = ImagePool(keys, labels, tuple(f"{i:03}" for i in range(n_classes)), {}, table)
     start = time.process_time()
@@ -224,7 +227,7 @@ def measure(
 
     literal = 0.0
     if repetitions and construction in CONSTRUCTIONS[:2]:
-        drawn_by = Literal(bits, n_classes, n_words, n_shot)
+        drawn_by = Literal(table, n_classes, n_shot)
         draw = drawn_by.fewstab if construction.sampler == "fewstab" else drawn_by.published
         start = time.process_time()
         for _ in range(N_LITERAL):
@@ -308,7 +311,7 @@ def main() -> None:
     parser.add_argument("--measure", nargs=9, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.write:
-        write_bits(Path(given.write[0]), *map(int, given.write[1:]))
+        write_words(Path(given.write[0]), *map(int, given.write[1:]))
         return
     if given.measure:
         file, *numbers = given.measure[:6]
@@ -336,7 +339,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         for size in SIZES:
-            file = Path(folder) / f"bits{size.n_classes}.npy"
+            file = Path(folder) / f"words{size.n_classes}.npz"
             if not file.exists():
                 apart("write", file, *size[:3])
             for one in CONSTRUCTIONS if given.constructions else CONSTRUCTIONS[:2]:

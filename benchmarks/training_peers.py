@@ -5,9 +5,10 @@ and MoCo, with their views, stand beside plain loops written from the papers: to
 transforms image by image, the default memory layout, the loss as its formula. With ``--libfewshot
 FOLDER``, a checkout of LibFewShot with what it needs installed, the other rows stand beside its
 models: forward, backward and Adam on one 5-way 5-shot task of 100 images of 84 x 84 pixels through
-Conv-64F, without reading and changing the images. Each side has a process with one
-thread, set up as its users have it; they take turns, and the median of the ratios counts. FGFL is
-measured on a ResNet-12, the only backbone that it has there, with 20 images.
+Conv-64F, without reading and changing the images. Ours is measured with bfloat16 too, as an option
+gives it. Each side has a process with one thread, set up as its users have it; they take turns, and
+the medians of the ratios count. FGFL is measured on a ResNet-12, the only backbone that it has
+there, with 20 images.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.interfaces import Backbone, Batch, FewShotMethod
 
 SIZE, QUEUE, MOMENTUM = 84, 4096, 0.999
+SIDES = ("ours", "bfloat16", "peer")
 Step = Callable[[], object]
 
 
@@ -227,8 +229,8 @@ def theirs(folder: Path, name: str, images: Tensor) -> Step:
     )
     model.train()
     # R2D2 there calls a function that PyTorch no longer has, and CAN and RENet ask for a GPU.
-    torch.solve = lambda b, a: (torch.linalg.solve(a, b), None)  # type: ignore[assignment]
-    Tensor.cuda = lambda tensor: tensor  # type: ignore[assignment, method-assign]
+    torch.solve = lambda b, a: (torch.linalg.solve(a, b), None)  # type: ignore[assignment, misc]
+    Tensor.cuda = lambda tensor: tensor  # type: ignore[assignment, method-assign, misc]
     labels = torch.arange(WAY)[None, :, None].expand(1, WAY, len(images) // WAY)
     shown: object = [images, labels]
     if name == "RENet":  # the loss of its base classes is of further images
@@ -250,29 +252,30 @@ def serve(pipe: Connection, side: str, name: str, given: argparse.Namespace) -> 
     """Make steps of one side when asked, and answer with their seconds."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    if side == "ours":
+    if side != "peer":
         keep_freed_memory()
     if name in PAIRS:
         method, plain = PAIRS[name]
         pixels = torch.randint(0, 256, (given.batch, SIZE, SIZE, 3), dtype=torch.uint8)
         single = list(pixels.permute(0, 3, 1, 2).contiguous())
-        step = our_pairs(method(), pixels) if side == "ours" else plain(single)
+        step = plain(single) if side == "peer" else our_pairs(method(), pixels)
     else:
         row = ROWS[name]
         images = torch.randn(WAY * row.shot + row.n_query, 3, SIZE, SIZE)
         with contextlib.redirect_stdout(None):  # it tells its devices
-            step = ours(row, images) if side == "ours" else theirs(given.libfewshot, name, images)
+            step = theirs(given.libfewshot, name, images) if side == "peer" else ours(row, images)
     while pipe.recv():
         start = time.process_time()
-        step()
+        with torch.autocast("cpu", torch.bfloat16, enabled=side == "bfloat16"):
+            step()
         pipe.send(time.process_time() - start)
 
 
 def measured(name: str, given: argparse.Namespace) -> None:
-    """Print a row: seconds of both, and the median of the ratios."""
+    """Print a row: seconds of each side, and the medians of the peer's ratios to both of ours."""
     context = multiprocessing.get_context("spawn")
     pipes = []
-    for side in ("ours", "peer"):
+    for side in SIDES:
         pipe, end = context.Pipe()
         context.Process(target=serve, args=(end, side, name, given), daemon=True).start()
         end.close()
@@ -286,10 +289,16 @@ def measured(name: str, given: argparse.Namespace) -> None:
         seconds.append(row)
     for pipe in pipes:
         pipe.send(False)
-    own, other = (statistics.median(column) for column in zip(*seconds[1:], strict=True))
-    ratio = statistics.median(row[1] / row[0] for row in seconds[1:])
-    load = os.getloadavg()[0]
-    print(f"{name:<12}{own:>8.3f}{other:>8.3f}{ratio:>8.2f}{load:>8.1f}", flush=True)
+    columns = [f"{statistics.median(column):.3f}" for column in zip(*seconds[1:], strict=True)]
+    ratios = [
+        f"{statistics.median(row[2] / row[side] for row in seconds[1:]):.2f}" for side in (0, 1)
+    ]
+    print_row(name, *columns, *ratios, f"{os.getloadavg()[0]:.1f}")
+
+
+def print_row(first: str, *others: str) -> None:
+    """Print a row of the table."""
+    print(f"{first:<12}" + "".join(f"{text:>12}" for text in others), flush=True)
 
 
 def main() -> None:
@@ -299,7 +308,7 @@ def main() -> None:
     parser.add_argument("--batch", type=positive, default=64, help="images of SimCLR and MoCo")
     parser.add_argument("rows", nargs="*", type=one_of([*PAIRS, *ROWS]), metavar="ROW")
     given = parser.parse_args()
-    print(f"{'step':<12}{'ours s':>8}{'peer s':>8}{'ratio':>8}{'load':>8}")
+    print_row("step", *(f"{side} s" for side in SIDES), "ratio", "bfloat16", "load")
     for name in given.rows or [*PAIRS, *(ROWS if given.libfewshot else ())]:
         if name in ROWS and given.libfewshot is None:
             parser.error(f"{name} needs --libfewshot")

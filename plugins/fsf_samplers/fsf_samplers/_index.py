@@ -37,9 +37,6 @@ class WordIndex(NamedTuple):
     cells: Int32
     """``(n_pairs,)``: the cells that each row is in, ascending."""
 
-    full_score: Int64
-    """``(n_images,)``: the sum, over the cells that a row is in, of the number of their rows."""
-
     cell_start: Int64
     """``(n_classes + 1,)``: the cells of class ``c`` are ``cell_start[c]:cell_start[c + 1]``."""
 

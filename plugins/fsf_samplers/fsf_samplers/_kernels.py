@@ -87,13 +87,12 @@ def words_of_images(indptr: Array, indices: Array, images: Array) -> tuple[Array
 @entry
 def group_by_word(
     class_start: Array, words_start: Array, words: Array, n_words: int
-) -> tuple[Array, Array, Array, Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array, Array]:
     """Return the fields of a ``WordIndex`` from ``cells`` on: a counting sort of each class.
 
     ``words`` is overwritten: it becomes ``cells``.
     """
-    n_classes, n_rows = class_start.size - 1, class_start[-1]
-    full_score = np.zeros(n_rows, np.int64)
+    n_classes = class_start.size - 1
     cell_start = np.zeros(n_classes + 1, np.int64)
     cell_word = np.empty(words.size, np.int32)
     rows_start = np.empty(words.size + 2, np.int64)  # most of it may stay untouched
@@ -117,11 +116,10 @@ def group_by_word(
             for i in range(words_start[row], words_start[row + 1]):
                 word = words[i]
                 words[i] = cell_of[word]
-                full_score[row] += count[word]
                 rows[place[word]] = row
                 place[word] += 1
     rows_start[cell + 1] = rows_start[cell]
-    return words, full_score, cell_start, cell_word[:cell], rows_start[: cell + 2], rows
+    return words, cell_start, cell_word[:cell], rows_start[: cell + 2], rows
 
 
 # -- Chance ----------------------------------------------------------------------------------------
@@ -265,6 +263,9 @@ class Work(NamedTuple):
     scores: Array
     """int64: the scores of query candidates."""
 
+    sums: Array
+    """int64: sums of weights over the first cells of a class's images; the first is 0."""
+
     lowest: Array
     """int64: the lowest scores, one per query of a class."""
 
@@ -360,39 +361,31 @@ def add_weights(index: WordIndex, rows: Array, weight: Array, scores: Array) -> 
 
 
 @inner
-def score_class(
-    index: WordIndex, label: int, own: Array, selected: Array, weight: Array, scores: Array
-) -> None:
+def score_class(index: WordIndex, label: int, own: Array, selected: Array, work: Work) -> None:
     """Score all images of a class whose candidates are all but those of ``own`` (Eq. 3).
 
-    The candidates are nearly the whole class. So this starts from the scores with all images as
-    candidates and no attribute selected, and subtracts what does not count.
+    The candidates are nearly the whole class, so only the others are counted.
     """
-    start, cells = index.cells_start, index.cells
+    start, cells, rows_start = index.cells_start, index.cells, index.rows_start
+    weight, sums, scores = work.weight, work.sums, work.scores
     first, last = index.class_start[label], index.class_start[label + 1]
-    for row in range(first, last):
-        scores[row - first] = index.full_score[row]
+    for cell in range(index.cell_start[label], index.cell_start[label + 1]):
+        weight[cell] = rows_start[cell + 1] - rows_start[cell]
     for row in own:
         for i in range(start[row], start[row + 1]):
-            weight[cells[i]] += 1
+            weight[cells[i]] -= 1
     for cell in selected:
-        weight[cell] = index.rows_start[cell + 1] - index.rows_start[cell]
-        take_off(index.rows_start, index.rows, first, cell, weight, scores)
-    for row in own:
-        for i in range(start[row], start[row + 1]):
-            take_off(index.rows_start, index.rows, first, cells[i], weight, scores)
-        scores[row - first] = ENDLESS
-
-
-@inner
-def take_off(
-    rows_start: Array, rows: Array, first: int, cell: int, weight: Array, scores: Array
-) -> None:
-    """Subtract the weight of a cell from the score of every image in it, once."""
-    if weight[cell]:
-        for i in range(rows_start[cell], rows_start[cell + 1]):
-            scores[rows[i] - first] -= weight[cell]
         weight[cell] = 0
+    # A loop over the few cells of each row takes twice as long: its end is hard to predict.
+    begin, total = start[first], 0
+    for i in range(begin, start[last]):
+        total += weight[cells[i]]
+        sums[i - begin + 1] = total
+    for row in range(first, last):
+        scores[row - first] = sums[start[row + 1] - begin] - sums[start[row] - begin]
+    for row in own:
+        scores[row - first] = ENDLESS
+    fill(weight[index.cell_start[label] : index.cell_start[label + 1]], 0)
 
 
 @inner
@@ -438,6 +431,7 @@ def memory(index: WordIndex, drawn: Drawn) -> Work:
         np.empty(n_rows, np.int32),
         np.zeros(n_cells + 1, np.int64),
         np.empty(n_rows, np.int64),
+        np.zeros(index.cells.size + 1, np.int64),  # pages that are never written take no memory
         np.empty(n_query, np.int64),
     )
 
@@ -521,7 +515,7 @@ def draw_task(  # noqa: C901 - compiled; calls that pass arrays count references
         if choices.query != INTER_LEAST:
             choose(items, n, work.state, query)
         elif relaxed and choices.support != ANY:
-            score_class(index, label, excluded, cells[way], work.weight, work.scores)
+            score_class(index, label, excluded, cells[way], work)
             take_lowest(work.scores[:size], work.lowest, work.ties, work.state, query)
             for i in range(n_query):
                 query[i] += first
