@@ -236,8 +236,9 @@ def _distinct(trained: Sequence[TrainedOn]) -> tuple[TrainedOn, ...]:
 
 def contamination(tested: UnderTest, lineage: DataRecord) -> tuple[str, ...]:
     """Return a sentence on each way in which the classes under test may not be new."""
-    if tested.rendered:
-        return ()
+    if tested.rendered:  # equal names are equal classes only where all options are equal
+        trained = [one for one in lineage.trained_on if one.options == tested.options]
+        return tuple(_of_training(tested, trained))
     return (
         *_of_pretraining(tested, lineage.pretrained_on),
         *_of_training(tested, lineage.trained_on),

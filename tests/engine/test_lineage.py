@@ -116,6 +116,9 @@ def test_training_is_noted_where_it_was_on_classes_or_images_under_test() -> Non
     (note,) = said(training=trained(OtherSet))
     assert "trained on 'other-set', which has images or classes of 'imagenet-1k' in" in note
     assert said(training=trained({"name": OtherSet, "images_from": "cifar-100"})) == []
+    assert said(Drawn, training=trained(Drawn)) == []
+    (note,) = said(Drawn, training=trained(Drawn), split="train")
+    assert note.endswith(CERTAIN), "classes that it was trained on are not new, rendered or not"
 
 
 @pytest.mark.parametrize(
