@@ -44,7 +44,7 @@ _ITEMS: tuple[Any, ...] = (
     Path("folder/file"),
 )
 
-_MANY = 40
+_MANY = 16
 """Items of a realistic map, some of them equal."""
 
 _SHADOWED = ("json", "pickle", "socket", "wave", "numpy", "fsframework")
@@ -193,7 +193,7 @@ def check_results(make: Make) -> None:
 
 @suite.check(after=[check_results])
 def check_many(make: Make) -> None:
-    """Each of forty items is worked on once, those that are equal too."""
+    """Each of sixteen items is worked on once, those that are equal too."""
     with _folder() as folder:
         items = [(str(folder), place // 2) for place in range(_MANY)]
         found = _results(make, mark, items)
