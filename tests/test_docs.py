@@ -155,6 +155,7 @@ def test_plugins_keep_their_contracts(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fsframework.testing.launcher._MANY", 3)  # each is a process
     registry = Registry()
     registry.load_file(saved(EXTEND / "method.md", tmp_path))
     page = EXTEND / f"{kind}.md"

@@ -261,6 +261,9 @@ def test_only_its_check_rejects(name, failing, monkeypatch):
         monkeypatch.setattr(launcher, "_PATIENCE", 1.0)
     if name != "check_many":  # a fork of these tests' large process takes long
         monkeypatch.setattr(launcher, "_MANY", 3)
+    if name not in ("check_close", "check_kill"):
+        monkeypatch.setattr(launcher, "_QUIET", 0.1)
+        monkeypatch.setattr(Processes, "grace", 0.2)
     assert failing(BROKEN[name], "launcher") == {name}
 
 
