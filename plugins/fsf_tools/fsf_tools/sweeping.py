@@ -31,7 +31,7 @@ from fsframework.api.experiments import (
 from fsframework.api.headlines import headline_of_run
 from fsframework.api.running import Run, Runs
 from fsframework.api.session import Session, open_session
-from fsframework.errors import OptionError, argument
+from fsframework.errors import OptionError, PluginError, argument
 from fsframework.statistics.facts import facts_of
 from fsframework.values import html_table, text_table
 
@@ -281,6 +281,9 @@ def plan_sweep(
             planned.append(planned_over(told or "the only experiment", tags, layers, session))
     if not planned:
         raise OptionError(f"all {len(combinations)} experiments of the grid are excluded")
+    for one in planned:  # nobody means an unknown name; other errors stop their experiment only
+        if isinstance(one.error, PluginError) and str(one.error).startswith("unknown "):
+            raise one.error
     check_options(planned, here=launcher is None)
     return sweep_of(planned, session, name=name, plugins=plugins, launcher=launcher)
 
