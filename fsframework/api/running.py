@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "Runs", "load_run", "remove_run", "run", "run_folder", "run_resolved", "runs"]
 
+_SHOWN = ("acc-random", "wacc-random", "wacc-biased", "wacc-gap")
+"""Estimates in a list of runs; of a run without any, the first ones."""
+
 
 @dataclass(frozen=True, repr=False)
 class Run:
@@ -220,6 +223,10 @@ class Run:
             "notes": list(self.notes),
             "folders": [str(run.folder) for run in self.runs],
         }
+
+    def to_pandas(self) -> Any:
+        """Return its estimates as a pandas ``DataFrame``: a row per estimate."""
+        return self.estimates.to_pandas()
 
     def _single(self) -> Run:
         if len(self.runs) > 1:
@@ -494,12 +501,16 @@ class Runs(Sequence[Run]):
         return data_frame(self.rows())
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        heads = ("run", "status", "method", "dataset", "way", "shot", "tasks", "training-seed")
+        heads = ["run", "status", "method", "dataset", "way", "shot", "tasks", "training-seed"]
+        told = [run.settings for run in self]
+        if len({one["backbone"] for one in told}) > 1:
+            heads.insert(3, "backbone")
         rows = []
-        for run in self:
-            told = run.settings
-            estimates = ", ".join(f"{name} {one}" for name, one in run.estimates.items())
-            rows.append([*(str(told[head]) for head in heads), estimates])
+        for run, one in zip(self, told, strict=True):
+            known = run.estimates
+            shown = [name for name in _SHOWN if name in known] or list(known)[: len(_SHOWN)]
+            estimates = ", ".join(f"{name} {known[name]}" for name in shown)
+            rows.append([*(str(one[head]) for head in heads), estimates])
         return [*heads, "estimates"], rows
 
     def __repr__(self) -> str:

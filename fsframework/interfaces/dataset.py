@@ -103,6 +103,10 @@ class Dataset(Configurable, ABC, kind="dataset"):
     fingerprint: str
     """Changes when an image, a label or a split may have changed; cheap to compute."""
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.keys):,} images of {len(self.class_names):,} classes"
+        return f"<{type(self).__name__}: {sizes}>"
+
     @property
     def pixels_fingerprint(self) -> str:
         """Changes when an image or the order may have changed; by default ``fingerprint``.

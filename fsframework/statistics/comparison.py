@@ -271,6 +271,10 @@ class MeasureComparison:
             "other_scope": {label: e.to_json() for label, e in self.other_scope.items()},
         }
 
+    def to_pandas(self) -> Any:
+        """Return a pandas ``DataFrame``: a row per pair of methods."""
+        return Comparison((self,)).to_pandas()
+
 
 @dataclass(frozen=True, repr=False)
 class Comparison:

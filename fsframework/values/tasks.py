@@ -261,8 +261,11 @@ class TaskSet:
         header = json.dumps([*drawn_by, *drawn_from, *kind], sort_keys=True)
         return digest_of(self.digest, self.attribute, self.relaxed, self.words, header)
 
-    def __getitem__(self, tasks: slice) -> TaskSet:
-        """Return the tasks of a slice."""
+    def __getitem__(self, tasks: int | slice) -> TaskSet:
+        """Return the tasks of a slice, or one task."""
+        if isinstance(tasks, int | np.integer):
+            place = range(len(self))[tasks]
+            tasks = slice(place, place + 1)
         parts: dict[str, Any] = {name: getattr(self, name)[tasks] for name in _ARRAYS}
         return dataclasses.replace(self, **parts)
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 import fsframework as fsf
 from fsf_samplers import RandomSampler
+from fsframework.api.running import Runs
 from fsframework.errors import FsfError, OptionError, RecordError
 from fsframework.interfaces import Control, FewShotMethod, Statistic
 from fsframework.values import ArmOutcomes, Estimate, FloatArray, Outcomes
@@ -288,8 +289,22 @@ def test_values_fit_on_a_screen_and_become_data_frames(monkeypatch: pytest.Monke
         (pool, len(pool)),
         (pool.attributes, len(pool)),
         (fsf.runs(), 2),
+        (run, len(run.estimates)),
         (compared, len(compared.pairs)),
+        (compared["wacc-gap"], len(compared["wacc-gap"].pairs)),
     ]
+    third = run.tasks["biased"][2]
+    assert len(third) == 1
+    assert third.digest == run.tasks["biased"][2:3].digest == run.tasks["biased"][-28].digest
+    assert len([*run.tasks["biased"]]) == 30
+    assert repr(fsf.dataset(PLANTED)) == "<Planted: 4,000 images of 100 classes>"
+    listed = repr(fsf.runs())
+    assert "wacc-gap" in listed
+    assert "acc-gap 1" not in listed.replace("wacc-gap", "")
+    assert "backbone" not in listed
+    alike = fsf.runs()
+    other_backbone = fsf.run(method="ncc", backbone="conv32f", **{**SMALL, "tasks": 5})
+    assert "conv32f" in repr(Runs([*alike, other_backbone]))
     # Not pandas itself, which Arrow would import in every process of these tests.
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=Frame))
     for value, n_rows in frames:
