@@ -281,9 +281,10 @@ def plan_sweep(
             planned.append(planned_over(told or "the only experiment", tags, layers, session))
     if not planned:
         raise OptionError(f"all {len(combinations)} experiments of the grid are excluded")
-    for one in planned:  # nobody means an unknown name; other errors stop their experiment only
-        if isinstance(one.error, PluginError) and str(one.error).startswith("unknown "):
-            raise one.error
+    # Nobody means an unknown name; another error only fails its own experiment.
+    for error in (experiment.error for experiment in planned):
+        if isinstance(error, PluginError) and str(error).startswith("unknown "):
+            raise error
     check_options(planned, here=launcher is None)
     return sweep_of(planned, session, name=name, plugins=plugins, launcher=launcher)
 
