@@ -53,7 +53,7 @@ def read_results(
         elif path.is_dir() and not _holds_runs(path):
             part = [_of_accuracies(one) for one in read_accuracies([path], reading)]
         else:
-            finished, left_out = finished_of([path])
+            finished, left_out = finished_of([path], runs_dir)
             if left_out:
                 warnings.warn(f"{path}: {left_out}", FsfWarning, stacklevel=2)
             part = list(results_of(finished, runs_dir))
