@@ -106,7 +106,7 @@ def figure(  # noqa: PLR0913 - a parameter per option
       fsf figure training method=renet --output training.svg --output training.csv
     """
     from fsf_reports._figures import figure as declared
-    from fsf_statistics.sources import labelled_results
+    from fsf_statistics import labelled_results
     from fsframework.cli import render
 
     if as_list or list_all or name is None:

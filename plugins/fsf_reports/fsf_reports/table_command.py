@@ -89,7 +89,7 @@ def table(  # noqa: PLR0913 - a parameter per option
       fsf table method=protonet --of classes
     """
     from fsf_reports._tables import table as declared
-    from fsf_statistics.sources import labelled_results
+    from fsf_statistics import labelled_results
     from fsframework.cli import render
 
     for path in outputs:
