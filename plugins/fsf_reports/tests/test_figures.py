@@ -194,6 +194,18 @@ def test_the_commands_show_the_labels_that_are_given(
     assert "the results of 3 methods, not one" in several.stderr
 
 
+def test_queries_of_tasks_are_said_in_words(fsf: Fsf, tmp_path: Path) -> None:
+    for queries in (1, 2):
+        options = {**untrained(tmp_path), "tasks": 6, "queries": queries}
+        run = api.run(method="ncc", shot=1, **options)
+        said = "1 query per class" if queries == 1 else "2 queries per class"
+        assert said in fsf("runs", "show", run.folder).stdout
+    titles = [panel.title for panel in figure("arms", tmp_path / "runs").panels]
+    assert sorted(title.rpartition(", ")[2] for title in titles) == [
+        "1 query per class", "2 queries per class"
+    ]  # fmt: skip
+
+
 def test_gaps_by_shot(small_runs: Path) -> None:
     made = figure("shots", small_runs)
     assert [series.name for series in made.panels[0].series] == ["1 shot", "2 shots"]
