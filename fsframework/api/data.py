@@ -161,6 +161,8 @@ def draw(
     >>> list(arms), arms["biased"].n_shot
     (['random', 'biased'], 1)
     """
+    if not isinstance(pool, ImagePool):
+        raise OptionError(f"pool must be a pool, as fsframework.pool(...) gives, not {pool!r:.80}")
     registry = Registry()
     short = {key: value for key, value in options.items() if key in ("way", "shot", "queries")}
     rest = {key: value for key, value in options.items() if key not in short}

@@ -405,7 +405,7 @@ def drawn_tasks(
         rest = "nothing is trained, and the tasks may use all images"
         train = "train" in dataset.splits and (experiment.learns if trains is None else trains)
         hint = f"; with {argument('training.epochs', 0)} {rest}" if train and not given else ""
-        raise InfeasibleTask(f"{refused[0]}{hint}")
+        raise InfeasibleTask(f"{refused[-1]}{hint}")
     largest = max(found, key=lambda one: (one.arms.tested.n_way, one.arms.tested.n_query))
     if given is None and largest.experiment.settings.split != "test":
         largest = replace(largest, fitting=(_why_all(dataset), *largest.fitting))

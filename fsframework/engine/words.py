@@ -176,8 +176,8 @@ def _read_csv(path: Path) -> AttributeTable:
     def demand_header(names: list[str]) -> None:
         if not {"key", "words"} <= {*names} or len({*names}) < len(names):
             raise DataError(
-                f"{path}: row 1 must name the columns key and words, and each column once; "
-                f"{_captions(path)}"
+                f"{path}: row 1 must name the columns key and words, and each column once, but "
+                f"names {', '.join(names)[:200] or 'none'}; {_captions(path)}"
             )
 
     columns, rows, wrong = read_csv(path, demand_header)

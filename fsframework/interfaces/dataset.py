@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -185,10 +186,14 @@ class Dataset(Configurable, ABC, kind="dataset"):
         Pool index ``i`` is the data set's index ``split_indices(split)[i]``. It is made once, since
         that of a large data set takes time.
         """
-        pools: dict[str, ImagePool] = vars(self).setdefault("_pools", {})
-        if split not in pools:
-            pools[split] = self._pool(split)
-        return pools[split]
+        if split not in self._pools:
+            self._pools[split] = self._pool(split)
+        return self._pools[split]
+
+    @functools.cached_property
+    def _pools(self) -> dict[str, ImagePool]:
+        """Those made; a cached property, since they are not part of the data set's state."""
+        return {}
 
     def _pool(self, split: str) -> ImagePool:
         indices = self.split_indices(split)

@@ -149,7 +149,8 @@ class ImagePool:
         if not same and (Texts.of(table.keys).find(self.keys) < 0).all():
             raise DataError(
                 f"none of the attribute table's {len(table)} keys belongs to an image; "
-                f"it has {named(table.keys)}, the images are {named(self.keys)}"
+                f"it has {named(table.keys)}, the images are {named(self.keys)} (of a folder, the "
+                "path relative to the folder of the data set)"
             )
         return dataclasses.replace(self, attributes=table.aligned(self.keys))
 

@@ -301,6 +301,17 @@ def test_the_state_of_an_instance_is_used_and_the_users_stays_as_it_was() -> Non
     assert model.weight.item() == -1.0
 
 
+def test_a_data_set_of_which_a_pool_was_made_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = fsf.dataset(SMALL["dataset"])
+    fsf.pool(data, split="all", progress=False)
+    given = {**SMALL, "backbone": "conv32f", "training": {"epochs": 0}}
+    first, second = fsf.run(**given), fsf.run(**{**given, "dataset": data})
+    assert second.record.fingerprint == first.record.fingerprint
+
+
 def test_what_cannot_be_digested_is_never_reused_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

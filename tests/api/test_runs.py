@@ -258,6 +258,8 @@ def test_errors_speak_of_arguments() -> None:
             fsf.run(**{**SMALL, **arguments})
         assert message in str(caught.value)
         assert "--" not in str(caught.value)
+    with pytest.raises(FsfError, match="must be a pool, as fsframework.pool"):
+        fsf.draw("fewstab", "folder:./images")
 
 
 class Frame:

@@ -39,8 +39,21 @@ def test_tasks_larger_than_the_data(fsf: Fsf, tmp_path: Path) -> None:
     done = fsf("run", "--sampler", "random", "--dataset", f"folder:{folder(tmp_path / 'f')}",
                "--shot", "5", "--queries", "4", "--way", "2")  # fmt: skip
     refused(done, "8", "c")
-    assert "shot" in done.stderr
+    refused(done, "--shot at most 4 for --queries = 4")
+    root = image_folder(tmp_path / "few", ["a", "b", "c"], 2)
+    done = fsf("run", "--sampler", "random", "--dataset", f"folder:{root}", "--backbone", "conv32f",
+               "--method", "ncc", "--option", "training.epochs=0")  # fmt: skip
+    refused(done, "split 'all' (3 classes of 2 images)", "--shot at most 1 for --queries = 1")
     no_runs(tmp_path)
+
+
+def test_a_file_of_words_with_wrong_columns_or_keys(fsf: Fsf, tmp_path: Path) -> None:
+    words = tmp_path / "words.csv"
+    given = ("--dataset", f"folder:{folder(tmp_path / 'f')}", "--attributes", words)
+    words.write_text("file,tags\nc00/0.png,red\n")
+    refused(fsf("run", *given), "columns key and words", "but names file, tags")
+    words.write_text("key,words\nf/c00/0.png,red\n")
+    refused(fsf("run", *given), "'f/c00/0.png'", "relative to the folder of the data set")
 
 
 def test_no_image_has_any_attribute(fsf: Fsf, tmp_path: Path) -> None:

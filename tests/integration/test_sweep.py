@@ -68,6 +68,32 @@ def test_every_combination_is_one_run(fsf: Fsf, tmp_path: Path) -> None:
     assert [line[:2] for line in lines[1:3]] == [["ncc", "2"], ["protonet", "2"]]
 
 
+def test_rows_of_other_tasks_say_so(fsf: Fsf, tmp_path: Path) -> None:
+    config = """
+        [grid]
+        method = ["ncc", "protonet"]
+        [[overrides]]
+        method = "ncc"
+        [overrides.set]
+        split = "all"
+        tasks = 12
+        sampler.n_way = 3
+        """
+    (tmp_path / "grid.toml").write_text(config)
+    options = ("--sampler", "random", "--queries", "2", "--shot", "1", *SMALL[8:])
+    done = fsf("sweep", "--config", "grid.toml", *options)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[:5] == ["method", "way", "split", "tasks", "seeds"]
+    assert lines[1].split()[:4] == ["ncc", "3", "all", "12"]
+    assert done.stdout.count("compare those of equal tasks with fsf compare --by-tasks") == 1
+    shots = fsf_api.sweep(method="ncc", runs_dir=tmp_path, **{**FEW, "shot": [1, 2]})
+    assert shots.table()[0][:2] == ["shot", "seeds"]
+    assert "not all rows have the same tasks" in repr(shots)
+    equal = fsf("sweep", "--method", "ncc,protonet", "--shot", "1", *SMALL)
+    assert "not all rows" not in equal.stdout
+
+
 def test_a_failing_experiment_hinders_no_other_and_is_tried_again(fsf: Fsf, tmp_path: Path) -> None:
     broken = ("--method", "ncc", "--shot", "1,7", *SMALL)  # 8 images per class: too few for 7 + 2
     done = fsf("sweep", *broken, "--name", "mine")

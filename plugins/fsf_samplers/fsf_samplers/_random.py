@@ -85,6 +85,8 @@ class RandomSampler(TaskSampler):
             )
             if other < size
         ]
+        if not options and size > 1:
+            options = [f"n_shot at most {size - 1} for n_query = 1"]
         raise InfeasibleTask(
             f"n_shot + n_query must be at most the size of {self.n_way} classes, the smallest of "
             f"them {pool.class_names[limiting]!r} with {size} {images}, "

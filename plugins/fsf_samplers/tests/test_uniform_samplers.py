@@ -91,7 +91,12 @@ def test_options_are_checked(make: Any, option: str, value: Any) -> None:
         (RandomSampler, (5, 1, 1), (9, 7), "at most the number of classes, 2, not 5"),
         (RandomSampler, (2, 3, 5), (9, 7), "n_shot at most 2 for n_query = 5 or n_query at most 4"),
         (RandomSampler, (2, 1, 15), (9, 7), r"not 1 \+ 15 \(n_query at most 6 for n_shot = 1\)$"),
-        (RandomSampler, (2, 7, 7), (9, 7), r"'class-1' with 7 images, not 7 \+ 7$"),
+        (
+            RandomSampler,
+            (2, 7, 7),
+            (9, 7),
+            r"'class-1' with 7 images, not 7 \+ 7 \(n_shot at most 6 for n_query = 1\)$",
+        ),
         (DepletingSampler, (5, 5, 15), (9, 7), "at most the number of classes, 2, not 5"),
         (DepletingSampler, (2, 5, 5), (30, 9), "there are only 1; 'class-1' has 9: n_query at"),
     ],

@@ -140,6 +140,8 @@ def _print_finished(found: Finished) -> None:
 
     render.print_table(*found.table())
     click.echo()
+    for warning in found.warnings:
+        click.echo(warning)
     for note in found.notes:
         click.echo(f"note: {note}")
     for name, reason in found.failures.items():

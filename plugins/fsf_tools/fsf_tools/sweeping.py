@@ -32,11 +32,17 @@ from fsframework.api.headlines import headline_of_run
 from fsframework.api.running import Run, Runs
 from fsframework.api.session import Session, open_session
 from fsframework.errors import OptionError, argument
+from fsframework.statistics.facts import facts_of
 from fsframework.values import html_table, text_table
 
 __all__ = ["Finished", "SweepRow", "plan_sweep", "sweep"]
 
 _SEEDS_AXIS = "training_seed"
+_OF_TASKS = {"way": "way", "shot": "shot", "split": "split", "tasks": "count"}
+"""What rows of one table may differ in besides their axes: columns, and the facts in them."""
+_UNEQUAL = (
+    "not all rows have the same tasks: compare those of equal tasks with fsf compare --by-tasks"
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,16 @@ class Finished:
         )
 
     @property
+    def warnings(self) -> list[str]:
+        """What must stand below the table: that not all rows have the same tasks."""
+        digests = {
+            tuple(sorted((arm, one.digest) for arm, one in row.group.record.arms.items()))
+            for row in self.rows
+            if row.group
+        }
+        return [_UNEQUAL] * (len(digests) > 1)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the estimates must know, each sentence once."""
         of_rows = [note for row in self.rows if row.group for note in row.group.notes]
@@ -105,28 +121,37 @@ class Finished:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return heads and cells of a table: what varies, the number of seeds, and estimates.
 
-        The columns are those of the answer of a single run; a line without a finished run has
-        dashes.
+        The columns are those of the answer of a single run, after way, shot, split and number of
+        tasks where rows differ in them; a line without a finished run has dashes.
         """
         tags = self.rows[0].tags
         axes = [axis for axis in tags if len({row.tags[axis] for row in self.rows}) > 1] or [*tags]
         first = next((row.group for row in self.rows if row.group), None)
         estimates = headline_of_run(first).estimates if first else {}
         names = {head: one.name for head, one in estimates.items()}
+        facts = [facts_of(row.group.record) if row.group else None for row in self.rows]
+        told: dict[str, list[str]] = {}
+        for head, fact in _OF_TASKS.items():
+            values = [None if one is None else one.get(fact, "") for one in facts]
+            if len({*values} - {None}) > 1 and _key_of(head) not in map(_key_of, axes):
+                told[head] = [value or "–" for value in values]
         lines = []
-        for row in self.rows:
+        for place, row in enumerate(self.rows):
+            own = [column[place] for column in told.values()]
             known = row.group.estimates if row.group else {}
             seeds = str(len(row.group.runs)) if row.group else "–"
-            values = [str(known.get(name, "–")) for name in names.values()]
-            lines.append([*(row.tags[axis] for axis in axes), seeds, *values])
-        return [*axes, "seeds", *names], lines
+            cells = [str(known.get(name, "–")) for name in names.values()]
+            lines.append([*(row.tags[axis] for axis in axes), *own, seeds, *cells])
+        return [*axes, *told, "seeds", *names], lines
 
     def __repr__(self) -> str:
         failed = (f"{name} failed: {why}" for name, why in self.failures.items())
-        return "\n".join([f"<Sweep {self.name}>", text_table(*self.table()), *failed])
+        table = text_table(*self.table())
+        return "\n".join([f"<Sweep {self.name}>", table, *self.warnings, *failed])
 
     def _repr_html_(self) -> str:
-        return html_table(*self.table(), self.name)
+        below = "".join(f"<p>{one}</p>" for one in self.warnings)
+        return html_table(*self.table(), self.name) + below
 
 
 def sweep(
