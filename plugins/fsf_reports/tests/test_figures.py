@@ -175,6 +175,37 @@ def one_arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return api.run(method="ncc", shot=1, **options).folder
 
 
+def test_the_commands_show_the_labels_that_are_given(
+    fsf: Fsf, methods: dict[str, api.Run], small_runs: Path
+) -> None:
+    given = [f"Small CNN={methods['ncc'].folder.name}", methods["logistic"].folder.name]
+    for words in (("figure", "arms", "--json"), ("figure", "ablations"), ("table",), ("compare",)):
+        done = fsf(*words, *given, "--runs-dir", str(small_runs))
+        if "ablations" in words:
+            assert "no two of these runs" in done.stderr
+            continue
+        assert done.returncode == 0, done.stderr
+        assert "Small CNN" in done.stdout
+        assert "logistic" in done.stdout
+    for words in (("figure", "arms"), ("table",), ("compare",)):  # facts, and no labels
+        done = fsf(*words, "strength=0.5,shot=1", "--runs-dir", str(small_runs))
+        assert done.returncode == 0, done.stderr
+    several = fsf("table", "mine=shot=1", "--runs-dir", str(small_runs))
+    assert "the results of 3 methods, not one" in several.stderr
+
+
+def test_queries_of_tasks_are_said_in_words(fsf: Fsf, tmp_path: Path) -> None:
+    for queries in (1, 2):
+        options = {**untrained(tmp_path), "tasks": 6, "queries": queries}
+        run = api.run(method="ncc", shot=1, **options)
+        said = "1 query per class" if queries == 1 else "2 queries per class"
+        assert said in fsf("runs", "show", run.folder).stdout
+    titles = [panel.title for panel in figure("arms", tmp_path / "runs").panels]
+    assert sorted(title.rpartition(", ")[2] for title in titles) == [
+        "1 query per class", "2 queries per class"
+    ]  # fmt: skip
+
+
 def test_gaps_by_shot(small_runs: Path) -> None:
     made = figure("shots", small_runs)
     assert [series.name for series in made.panels[0].series] == ["1 shot", "2 shots"]
