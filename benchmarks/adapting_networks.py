@@ -13,6 +13,8 @@ forward through the backbone in fp32, where a step counts as three passes of the
 from __future__ import annotations
 
 import argparse
+import collections.abc
+import contextlib
 import os
 import statistics
 import subprocess
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from _options import positive
 from torch import Tensor
+from view_making import _declare_operators
 
 if TYPE_CHECKING:
     from fsf_methods.gradient import BOIL, MAML
@@ -34,6 +37,8 @@ WAY, SHOT, QUERIES, RATE = 5, 5, 15, 0.01
 
 def published(name: str) -> Any:
     """Return a method of LibFewShot, whose folder is on the path."""
+    _declare_operators()
+    collections.Iterable = collections.abc.Iterable  # type: ignore[attr-defined]
     from core.model.backbone.conv_four import Conv64F as Backbone
     from core.model.meta import boil, maml
 
@@ -85,14 +90,15 @@ def seconds(call: Callable[[], object]) -> float:
 
 def serve(name: str) -> None:
     """Score with LibFewShot's method whenever a line comes, and print the seconds."""
-    _, call = peer(name, task())
-    call()
+    with contextlib.redirect_stdout(sys.stderr):  # it tells what it lacks
+        _, call = peer(name, task())
+        call()
     for _ in sys.stdin:
         print(seconds(call), flush=True)
 
 
 def row(name: str, folder: Path, turns: int) -> tuple[str, ...]:
-    usual = {k: v for k, v in os.environ.items() if k not in ("THP_MEM_ALLOC_ENABLE",)}
+    usual = {**os.environ, "THP_MEM_ALLOC_ENABLE": "0"}  # as without fsframework
     command = [sys.executable, __file__, str(folder), "--serve", name]
     pipe = subprocess.PIPE
     server = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=usual, bufsize=1)

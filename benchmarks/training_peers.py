@@ -252,7 +252,9 @@ def serve(pipe: Connection, side: str, name: str, given: argparse.Namespace) -> 
     """Make steps of one side when asked, and answer with their seconds."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    if side != "peer":
+    if side == "peer":
+        os.environ["THP_MEM_ALLOC_ENABLE"] = "0"  # as without fsframework
+    else:
         keep_freed_memory()
     if name in PAIRS:
         method, plain = PAIRS[name]

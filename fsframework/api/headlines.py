@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fsframework._text import printable
@@ -18,9 +18,9 @@ __all__ = [
     "gap_told",
     "head_of",
     "headline_of_run",
+    "limits_told",
     "loss_told",
     "measures_of_table",
-    "near_told",
     "points",
     "reading_told",
 ]
@@ -101,7 +101,7 @@ def headline_of_run(run: Run) -> RunHeadline:
     if len(main.arms) > 1:
         sentence = loss_told(label, called, main, list(of_arms.values()))
         notes.append(gap_told(of_arms))
-        notes += [near_told(head, label, e) for head, e in shown.items() if e.near_guessing]
+        notes += limits_told({head: {label: e} for head, e in shown.items()}, main.arms)
     notes += [f"note: {caution}" for caution in record.cautions]
     return RunHeadline((sentence,), tuple(notes), label, shown)
 
@@ -156,10 +156,32 @@ def gap_told(of_arms: Mapping[str, Estimate]) -> str:
     return f"gap = {terms}; {'' if control.guessing is None else drop}larger is worse."
 
 
-def near_told(head: str, whose: str, near: Estimate) -> str:
-    """Return that values of a column are near guessing."""
-    limit = "nothing can be read from the gap"
-    return f"{head} of {whose} is near what guessing gives ({_guessed(near)}): {limit}."
+def limits_told(
+    columns: Mapping[str, Mapping[str, Estimate]],
+    arms: Sequence[str],
+    names: Callable[[Sequence[str]], str] = ", ".join,
+) -> Iterator[str]:
+    """Yield which rows of columns are near guessing or below it, each once per arm, control first.
+
+    The last column of an arm speaks for a row. What is near guessing in the tested arm is not said
+    of rows whose gap says nothing anyway.
+    """
+    known: set[str] = set()
+    for arm in arms:
+        told: set[str] = set()
+        for head, own in list(columns.items())[::-1]:
+            of_arm = {k: e for k, e in own.items() if e.arms == (arm,) and k not in told}
+            below = [k for k, e in of_arm.items() if e.below_guessing]
+            near = [k for k, e in of_arm.items() if e.near_guessing and k not in {*below, *known}]
+            told |= {*below, *near}
+            misled = f"the hint misleads {'it' if len(below) == 1 else 'them'}"
+            lost = "what can be lost is lost, and the gap cannot grow further"
+            for where, rows, limit in (("below", below, misled), ("near", near, lost)):
+                if rows:
+                    limit = limit if arm != arms[0] else "nothing can be read from the gap"
+                    gives = f"what guessing gives ({_guessed(own[rows[0]])})"
+                    yield f"{head} of {names(rows)} is {where} {gives}: {limit}."
+        known |= told
 
 
 def _guessed(one: Estimate) -> str:

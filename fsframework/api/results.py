@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.api.components import component
-from fsframework.api.running import Run, load_run, runs
+from fsframework.api.running import Run, load_run, load_runs, runs
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError, RecordError
@@ -145,9 +145,9 @@ def compare(  # noqa: PLR0913 - an option each
     ``p_bh``, not by ``p``.
 
     Args:
-        results: runs, their folders, names or beginnings of names,
-            folders of runs; or a mapping of labels to these or to what ``fsframework.evaluate``
-            returned.
+        results: runs, their folders, names or beginnings of names, selectors (``shot=5``: all
+            runs that match), folders of runs; or a mapping of labels to these or to what
+            ``fsframework.evaluate`` returned.
         statistic: names of statistics, each compared in every arm (``wacc``), or of measures
             (``wacc-biased``, ``wacc-gap``; ``gap`` is ``wacc-gap``); or a mapping of a name and
             options, a class, an instance; or several. By default Acc and wAcc in every arm, and
@@ -180,7 +180,7 @@ def compare(  # noqa: PLR0913 - an option each
     """
     session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
     how = ComparisonOptions(IntervalChoice(level, interval), resamples, seed, baseline)
-    results, unfinished = finished_of(results)
+    results, unfinished = finished_of(results, session.workspace.runs)
     found = joined_over_seeds(list(results_of(results, session.workspace.runs, pool)))
     if not found:
         raise OptionError("a comparison needs at least two methods, and none is given")
@@ -247,8 +247,8 @@ def _is_evaluated(run: Run) -> bool:
     return ended and bool(files) and all(file.exists() for file in files)
 
 
-def finished_of(given: Any) -> tuple[Any, str]:
-    """Return what is given, folders of runs as the runs in them that were evaluated.
+def finished_of(given: Any, folder: Path | None = None) -> tuple[Any, str]:
+    """Return what is given, folders and selectors as those of their runs that were evaluated.
 
     Returns:
         Also a sentence that names the other runs, empty if there are none.
@@ -262,10 +262,14 @@ def finished_of(given: Any) -> tuple[Any, str]:
     left: list[str] = []
     for one in [given] if isinstance(given, (str, Path, Run)) else given:
         path = Path(one) if isinstance(one, (str, Path)) and str(one).strip() else None
-        if path is None or (path / RECORD_NAME).exists() or not any(path.glob(f"*/{RECORD_NAME}")):
+        if path is None or (path / RECORD_NAME).exists():
             kept.append(one)
             continue
-        listed = runs(path)
+        holds_runs = any(path.glob(f"*/{RECORD_NAME}"))
+        listed = runs(path) if holds_runs else load_runs(path, folder)
+        if len(listed) == 1 and not holds_runs:
+            kept += listed
+            continue
         for reason in listed.broken.values():
             raise RecordError(reason)
         ended = [run for run in listed if _is_evaluated(run)]
@@ -293,7 +297,7 @@ def results_of(
         OptionError: outcomes have no label, or a label is given to several methods.
         RecordError: a run does not exist, or has no outcomes.
     """
-    given, _ = finished_of(given)
+    given, _ = finished_of(given, folder)
     named: Iterable[tuple[str | None, Comparable]]
     named = given.items() if isinstance(given, Mapping) else ((None, one) for one in given)
     for label, one in named:
@@ -318,7 +322,7 @@ def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResu
         if label is None:
             raise OptionError("outcomes have no name: give a mapping of labels to outcomes")
         return [MethodResult(label, dict(one), one.arms)]
-    found, _ = finished_of(one)
+    found, _ = finished_of(one, folder)
     return [_of_run(each if isinstance(each, Run) else load_run(each, folder)) for each in found]
 
 

@@ -397,8 +397,22 @@ def run_folder(run: str | Path, runs_dir: str | Path | None = None) -> Path:
         return find_run(str(run), place)
     from fsframework.statistics.facts import select_run
 
-    records = {path.name: one for path, one in list_records(place) if isinstance(one, RunRecord)}
-    return place / select_run(str(run), records, str(place))
+    return place / select_run(str(run), _records_in(place), str(place))
+
+
+def load_runs(run: str | Path, runs_dir: str | Path | None = None) -> Runs:
+    """Open all runs that a selector describes, or the one run of a name; see ``load_run``."""
+    if "=" not in str(run) or Path(run).exists():
+        return Runs([load_run(run, runs_dir)])
+    from fsframework.statistics.facts import matching_runs
+
+    place = Workspace.default(runs_dir).runs
+    records = _records_in(place)
+    return Runs(Run(place / n, records[n]) for n in matching_runs(str(run), records, str(place)))
+
+
+def _records_in(place: Path) -> dict[str, RunRecord]:
+    return {path.name: one for path, one in list_records(place) if isinstance(one, RunRecord)}
 
 
 def remove_run(folder: Path) -> None:

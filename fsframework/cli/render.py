@@ -221,7 +221,8 @@ def _tasks(record: RunRecord) -> str:
     seeds = f"seed {tested.seed}"
     if record.training_seed not in (None, tested.seed):
         seeds = f"task seed {tested.seed}, training seed {record.training_seed}"
-    return f"{sampler} tasks, {tested.shape}, {tested.n_query} queries per class, {seeds}"
+    queries = "1 query" if tested.n_query == 1 else f"{tested.n_query} queries"
+    return f"{sampler} tasks, {tested.shape}, {queries} per class, {seeds}"
 
 
 def _imported(record: RunRecord) -> list[str]:

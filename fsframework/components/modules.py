@@ -49,10 +49,10 @@ def backbone_of(module: nn.Module) -> type[Backbone]:
             mean: per RGB channel of pixels in 0..1, subtracted; by default the module's own, if it
                 has one, else ImageNet's.
             std: by which the difference is divided.
+            pretrained_on: name of the data that the weights were trained on; ``none`` for no data.
         """
 
         name = called
-        pretrained_on = "unknown"
         keeps_weights = True
 
         def __init__(
@@ -61,8 +61,10 @@ def backbone_of(module: nn.Module) -> type[Backbone]:
             size: int | None = required,
             mean: tuple[float, float, float] = usual.mean,
             std: tuple[float, float, float] = usual.std,
+            pretrained_on: str | None = "unknown",
         ) -> None:
             super().__init__()
+            self.pretrained_on = pretrained_on
             self.size, self.mean, self.std = size, mean, std
             self.module = _without_classifier(copy.deepcopy(module)).requires_grad_(False)
             self.preprocessing = Preprocessing(

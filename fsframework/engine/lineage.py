@@ -271,7 +271,8 @@ def _content(name: str) -> _Content:
 
 def _possibly(tested: UnderTest, name: str) -> str:
     """Return why data of a pretraining may contain classes under test; empty if they cannot."""
-    called = "unknown data" if name == "unknown" else name
+    named = "unknown data (pretrained_on of the backbone says which)"
+    called = named if name == "unknown" else name
     if not tested.published:
         return f"{called}, which may contain classes of these data"
     own = _content(name)

@@ -35,6 +35,7 @@ from fsframework.engine.learning.training import Training, start_stages
 from fsframework.engine.lineage import data_name, seen_by, under_test
 from fsframework.engine.preparation import Prepared, prepare
 from fsframework.engine.session import Session
+from fsframework.engine.tasks import ORIGIN
 from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.records import (
     RECORD_NAME,
@@ -437,11 +438,24 @@ def _new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> Run
             *prepared.source.repeated(settings.split or "test", pool),
             *_weight_notes(data),
             *_reuse_notes(experiment),
+            *(() if trains else _undeclared(prepared, model)),
             *cautions,
         ),
         cautions=cautions,
         data=replace(data, image_size=model.size),
     )
+
+
+def _undeclared(prepared: Prepared, model: FewShotModel) -> Iterator[str]:
+    """Yield what to declare, if tasks were made smaller for a training with nothing to train."""
+    experiment = prepared.experiment
+    fitted = ORIGIN in experiment.sampler.origins.values()
+    if not experiment.learns or not fitted or "split" in experiment.given:
+        return
+    missing = [] if model.method.weightless else [f"weightless = True in {experiment.method.name}"]
+    missing += [] if model.extractor.keeps_weights else ["keeps_weights = True in the backbone"]
+    if missing:
+        yield f"nothing is trained; declare {' and '.join(missing)} to let the tasks use all images"
 
 
 def _weight_notes(data: DataRecord) -> Iterator[str]:

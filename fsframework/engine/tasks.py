@@ -262,7 +262,8 @@ def fitted(
     for other in sorted(tried, key=lambda one: not keeps_most(pool, one.options)):
         n_way = other.options.get("n_way", FEWEST_WAYS)
         if n_way > len(pool.class_names):
-            last = last or f"{n_way}-way tasks need {n_way} classes"
+            if other is tried[-1] or not last:
+                last = f"{n_way}-way tasks need {n_way} classes"
             continue
         try:
             arms = draw(other)

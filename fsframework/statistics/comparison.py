@@ -374,7 +374,7 @@ class Comparison:
 
 
 def _number(p: float | None) -> str:
-    return "none" if p is None else f"{p:.3f}"
+    return "none" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def values_of(
@@ -718,12 +718,15 @@ def letters(
 ) -> dict[str, str]:
     """Return letters of each method: two share one unless Holm's p calls them different.
 
-    The groups are the largest sets without a difference; ``a`` holds the greatest value.
+    The groups are the largest sets without a difference; ``a`` holds the best value, of gaps the
+    smallest.
 
     Source: Piepho (2004), An algorithm for a letter-based representation of all-pairwise
     comparisons (insert and absorb).
     """
-    order = sorted(labels, key=lambda label: -values[label].value)
+    first = values[labels[0]]
+    sign = -1 if first.higher_is_better and len(first.arms) < 2 else 1
+    order = sorted(labels, key=lambda label: sign * values[label].value)
     groups = [frozenset(order)]
     for pair in pairs:
         if pair.p_holm is None or pair.p_holm > alpha:

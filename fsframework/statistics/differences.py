@@ -142,7 +142,8 @@ def _over_tasks(
     parts: Sequence[FloatArray], contrasts: FloatArray, how: ComparisonOptions
 ) -> list[Difference]:
     """Estimate contrasts of methods that have one model each."""
-    tasks = [values @ contrasts.T for values in parts]
+    # In this order a mean is summed alike whether a method is alone or among others.
+    tasks = [np.asfortranarray(values @ contrasts.T) for values in parts]
     value = sum((values.mean(axis=0) for values in tasks), start=np.zeros(len(contrasts)))
     value = np.where(np.abs(value) < NO_SPREAD, 0.0, value)
     if min(len(values) for values in tasks) < 2:

@@ -193,6 +193,8 @@ def _said(name: str, value: str) -> str:
         return f"{value}-{name}"
     if name == "training_seed":
         return f"seed {value}"
+    if name == "queries":
+        return f"{value} {'query' if value == '1' else 'queries'} per class"
     return f"{value} tasks" if name == "count" else f"{name.replace('_', ' ')} {value}"
 
 

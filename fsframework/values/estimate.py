@@ -122,6 +122,13 @@ class Estimate:
         return sign * ((self.value if math.isnan(end) else end) - least) < 0
 
     @property
+    def below_guessing(self) -> bool:
+        """Whether its whole interval is worse than guessing, so that something misleads."""
+        if self.guessing is None:
+            return False
+        return self.high < self.guessing if self.higher_is_better else self.low > self.guessing
+
+    @property
     def half_width(self) -> float:
         """Half the length of the interval."""
         return round((self.high - self.low) / 2, 12)

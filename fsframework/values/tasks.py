@@ -189,9 +189,10 @@ class TaskSet:
         from fsframework._tables import html_table
 
         tied = self.attribute[self.attribute >= 0]
+        queries = "1 query" if self.n_query == 1 else f"{self.n_query} queries"
         rows = [
             ("tasks", f"{len(self):,}"),
-            ("shape", f"{self.n_way}-way {self.n_shot}-shot, {self.n_query} queries per class"),
+            ("shape", f"{self.n_way}-way {self.n_shot}-shot, {queries} per class"),
             ("sampler", f"{self.sampler}, seed {self.seed}"),
             ("images", f"{self.n_images:,}"),
         ]

@@ -13,6 +13,7 @@ from torch import nn
 import fsframework as fsf
 from fsf_timm._library import load_timm
 from fsframework.errors import OptionError, PluginError
+from tests.toys import image_folder
 
 PLANTED = {"name": "planted", "n_per_class": 4, "size": 32}
 TASKS: dict[str, Any] = {"sampler": "random", "way": 2, "shot": 1, "queries": 2, "tasks": 20}
@@ -155,6 +156,23 @@ def test_size_mean_and_std_are_options_of_the_backbone(tmp_path: Path) -> None:
         fsf.model("ncc", backbone=pixels, sizes=24)
     with pytest.raises(OptionError, match="size=PIXELS"):
         fsf.model("ncc", backbone=nn.Sequential(nn.Flatten(), nn.Linear(12, 2)), size=16)
+
+
+def test_what_the_weights_have_seen_is_an_option_of_the_backbone(tmp_path: Path) -> None:
+    module, folder = Viewing(), image_folder(tmp_path / "images", "abcdef")
+
+    def run(**options: Any) -> fsf.Run:
+        return fsf.run(
+            method="ncc", backbone={"name": module, **options}, dataset=f"folder:{folder}",
+            **TASKS, progress=False, runs_dir=tmp_path / "runs", cache_dir=tmp_path / "cache",
+        )  # fmt: skip
+
+    [note] = run().record.cautions
+    assert "unknown data (pretrained_on of the backbone" in note
+    none, places = run(pretrained_on="none"), run(pretrained_on="places365")
+    assert (none.record.cautions, none.record.data.pretrained_on) == ((), ())
+    assert places.record.data.pretrained_on == ("places365",)
+    assert run(pretrained_on="places365").reused
 
 
 def test_a_function_says_how_long_it_takes(capfd: pytest.CaptureFixture[str]) -> None:

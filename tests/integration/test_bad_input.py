@@ -44,6 +44,8 @@ def test_tasks_larger_than_the_data(fsf: Fsf, tmp_path: Path) -> None:
     done = fsf("run", "--sampler", "random", "--dataset", f"folder:{root}", "--backbone", "conv32f",
                "--method", "ncc", "--option", "training.epochs=0")  # fmt: skip
     refused(done, "split 'all' (3 classes of 2 images)", "--shot at most 1 for --queries = 1")
+    done = fsf("run", "--sampler", "random", "--dataset", f"folder:{root}")
+    refused(done, "split 'test' (1 class of 2 images)", "2-way tasks need 2 classes", "all images")
     no_runs(tmp_path)
 
 

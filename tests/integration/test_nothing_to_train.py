@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor, nn
 
+import fsframework as fsf_
 from fsf_timm import Timm
+from fsframework.interfaces import FewShotMethod
 from fsframework.records import RunRecord
 from tests.conftest import Fsf
 from tests.toys import image_folder
@@ -64,3 +67,27 @@ def test_the_record_says_where_pretrained_weights_came_from(
     again = fsf(*run, "--model", first["folder"], "-o", "seed=1")
     assert again.returncode == 0, again.stderr
     assert note in json.loads(again.stdout)["notes"], "a run of its model knows it too"
+
+
+class Undeclared(FewShotMethod):
+    """Has no weights, and does not say so."""
+
+    def scores(self, support: Tensor, query: Tensor) -> Tensor:
+        return -torch.cdist(query, support.mean(dim=2))
+
+
+class Declared(Undeclared):
+    weightless = True
+
+
+def test_a_method_that_does_not_declare_it_is_told_to(images: Path) -> None:
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(2))
+
+    def notes(method: type[FewShotMethod]) -> str:
+        given = {"sampler": "random", "shot": 1, "queries": 2, "tasks": 5, "progress": False}
+        run = fsf_.run(method=method, backbone=module, dataset=f"folder:{images}", **given)
+        return "\n".join(run.record.notes)
+
+    declare = "declare weightless = True in undeclared to let the tasks use all images"
+    assert declare in notes(Undeclared)
+    assert "declare" not in notes(Declared)

@@ -101,7 +101,8 @@ def _plugins(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _versions(record: Mapping[str, Any]) -> dict[str, str]:
-    packages = {p["distribution"]: p["version"] for p in record["plugins"] if p["distribution"]}
+    installed = (p for p in record["plugins"] if p["distribution"] and p["version"] != "-")
+    packages = {p["distribution"]: p["version"] for p in installed}
     environment = record["environment"]
     return {**packages, **({"fsframework": environment["fsframework"]} if environment else {})}
 

@@ -99,6 +99,7 @@ def figure(  # noqa: PLR0913 - an option each
             f"{', '.join(FIGURES)}"
         )
     opened = Results.of(results, level=level, runs_dir=runs_dir, plugins=plugins)
+    opened = opened.with_two_arms() if name in _OF_GAPS else opened
     made = FIGURES[name].declare(opened, Wanted(statistic, by, question, most))
     if (count := len(made.panels)) > _MOST_PANELS:
         left = f"Left out: {count - _MOST_PANELS} of {count} panels; choose fewer runs to see them."
@@ -789,6 +790,12 @@ def _queries(results: Results, wanted: Wanted) -> FigureDeclaration:
         ),
     )
 
+
+_OF_GAPS = (
+    "arms", "by-arm", "intervals", "robustness", "shots", "ablations", "accuracy",
+    "training-shots", "agreement", "length",
+)  # fmt: skip
+"""Figures that leave out runs on tasks of one arm where other runs have two."""
 
 _TWO_ARMS = "runs whose tasks have two arms, as from the sampler fewstab"
 

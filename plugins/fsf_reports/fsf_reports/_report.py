@@ -21,7 +21,7 @@ from fsf_reports.interfaces import (
 )
 from fsframework.api.components import component
 from fsframework.api.run_pixels import RunImages
-from fsframework.api.running import Run, load_run, runs
+from fsframework.api.running import Run, load_runs, runs
 from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, OptionError, RecordError, argument, close_matches
 from fsframework.interfaces import checked, contained
@@ -224,7 +224,7 @@ def _runs_of(one: Reportable, runs_dir: Path) -> Iterable[Run]:
         if not found and not found.broken:
             raise RecordError(f"{path}: holds no runs")
         return found
-    return [load_run(one, runs_dir)]
+    return load_runs(one, runs_dir)
 
 
 def _reported(

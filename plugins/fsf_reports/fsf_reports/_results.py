@@ -58,6 +58,11 @@ class Shown:
         return self.open_run()
 
     @property
+    def name(self) -> str:
+        """The name of its run, the first of several seeds, or its label without one."""
+        return self.label if self.result.source is None else self.result.source.name
+
+    @property
     def n_shot(self) -> int:
         """Support images per class of its tasks."""
         if self.result.arms is None:
@@ -167,7 +172,7 @@ class Results:
         """
         session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
         IntervalChoice(level)
-        results, left_out = finished_of(results)
+        results, left_out = finished_of(results, session.workspace.runs)
         found = joined_over_seeds(list(results_of(results, session.workspace.runs)))
         if not found:
             raise OptionError("there is nothing to show: no run is given")
@@ -186,6 +191,18 @@ class Results:
 
         known = tuple(session.registry.names("statistic"))
         return cls(tuple(groups), level, statistic_of, known, left_out)
+
+    def with_two_arms(self) -> Results:
+        """Return the runs whose tasks have two arms, where there are any; the others are named."""
+        kept = tuple(group for group in self.groups if group.first.contrast is not None)
+        if not kept or len(kept) == len(self.groups):
+            return self
+        left = [one.name for group in self.groups if group not in kept for one in group.shown]
+        some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+        said = [self.left_out, f"left out, as their tasks have one arm: {some}"]
+        apart = _apart([[one.result for one in group.shown] for group in kept])
+        groups = tuple(Group(g.shown, told) for g, told in zip(kept, apart, strict=True))
+        return dataclasses.replace(self, groups=groups, left_out="; ".join(filter(None, said)))
 
     @property
     def shown(self) -> tuple[Shown, ...]:

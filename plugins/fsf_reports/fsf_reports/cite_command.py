@@ -8,6 +8,7 @@ import click
 
 from fsf_reports._options import runs_argument
 from fsframework.cli.options import command, shared
+from fsframework.errors import RecordError
 
 __all__ = ["cite"]
 
@@ -30,5 +31,10 @@ def cite(run_list: tuple[str, ...], runs_dir: Path) -> None:
     from fsf_reports._citing import citations
     from fsf_reports._report import opened_runs
 
-    found = opened_runs(run_list, runs_dir)
-    click.echo(citations([run.record.to_json() for run in found]))
+    found = list(opened_runs(run_list, runs_dir))
+    done = [run for run in found if run.record.status != "unfinished"]
+    if not done:
+        raise RecordError(f"nothing to cite: {run_list[0]} is not finished")
+    if left := [run.name for run in found if run not in done]:
+        click.echo(f"note: left out, as not finished: {', '.join(left)}", err=True)
+    click.echo(citations([run.record.to_json() for run in done]))

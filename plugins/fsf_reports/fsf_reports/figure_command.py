@@ -92,8 +92,9 @@ def figure(  # noqa: PLR0913 - a parameter per option
 
     \b
     NAME is one of those that fsf figure --list --all shows. RUN is a folder, a name or
-    its beginning, a selector such as method=ncc,shot=5, or a folder of runs. The text for
-    a caption is printed: what is shown, data, tasks, level of the intervals.
+    its beginning, a selector such as method=ncc,shot=5, or a folder of runs; LABEL=RUN
+    gives it another name. The text for a caption is printed: what is shown, data,
+    tasks, level of the intervals.
     With --json the declared values are printed, with --spec the Vega-Lite
     specification; then a file is written only where --output names one.
 
@@ -105,6 +106,7 @@ def figure(  # noqa: PLR0913 - a parameter per option
       fsf figure training method=renet --output training.svg --output training.csv
     """
     from fsf_reports._figures import figure as declared
+    from fsf_statistics import labelled_results
     from fsframework.cli import render
 
     if as_list or list_all or name is None:
@@ -118,7 +120,7 @@ def figure(  # noqa: PLR0913 - a parameter per option
         check_output(path, *_SUFFIXES, force=force)
     made = declared(
         name,
-        run_list,
+        labelled_results(run_list, runs_dir),
         statistic=statistic,
         by=by,
         question=question,

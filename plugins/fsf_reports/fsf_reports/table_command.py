@@ -76,10 +76,10 @@ def table(  # noqa: PLR0913 - a parameter per option
 
     \b
     RUN is a folder, a name or its beginning, a selector such as method=ncc,shot=5, or
-    a folder of runs. Rows are methods, columns the measures of both arms and the
-    gap. The best value on equal tasks is bold; values that cannot be distinguished
-    from it are marked. The caption says data, tasks and level of the intervals. The
-    LaTeX needs \\usepackage{booktabs}.
+    a folder of runs; LABEL=RUN gives it another name. Rows are methods, columns the
+    measures of both arms and the gap. The best value on equal tasks is bold; values
+    that cannot be distinguished from it are marked. The caption says data, tasks and
+    level of the intervals. The LaTeX needs \\usepackage{booktabs}.
 
     \b
     Examples:
@@ -89,12 +89,13 @@ def table(  # noqa: PLR0913 - a parameter per option
       fsf table method=protonet --of classes
     """
     from fsf_reports._tables import table as declared
+    from fsf_statistics import labelled_results
     from fsframework.cli import render
 
     for path in outputs:
         check_output(path, *_SUFFIXES, force=force)
     made = declared(
-        run_list,
+        labelled_results(run_list, runs_dir),
         of,
         statistic=statistic,
         columns=[name.strip() for name in (columns or "").split(",") if name.strip()],

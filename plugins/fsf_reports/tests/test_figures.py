@@ -137,6 +137,75 @@ def test_unfinished_runs_of_a_folder_are_left_out_and_named(
         figure("intervals", tmp_path / "runs" / "begun")
 
 
+def test_a_selector_means_all_runs_that_match(
+    fsf: Fsf, small_runs: Path, methods: dict[str, api.Run], tmp_path: Path
+) -> None:
+    folder = tmp_path / "runs"
+    for run in api.runs(small_runs):
+        shutil.copytree(run.folder, folder / run.folder.name)
+    begun = dataclasses.replace(methods["ncc"].record, status="unfinished")
+    begun.save(folder / "begun")
+    made = figure("arms", "shot=1", runs_dir=folder)
+    assert {p.label for p in made.panels[0].series[0].points} == set(methods)
+    assert made.notes[-1] == "Left out, as not finished: begun."
+    for words in (("table",), ("compare",), ("report",), ("figure", "arms"), ("cite",)):
+        done = fsf(*words, "shot=1", "--runs-dir", str(folder))
+        assert done.returncode == 0, done.stderr
+        assert "begun" in done.stdout + done.stderr or words == ("report",)
+    assert "matches 4 runs" in fsf("runs", "show", "shot=1", "--runs-dir", str(folder)).stderr
+
+
+@pytest.mark.parametrize("name", ["arms", "shots", "intervals", "ablations", "accuracy"])
+def test_runs_on_tasks_of_one_arm_are_left_out_of_gaps_and_named(
+    small_runs: Path, one_arm: Path, name: str
+) -> None:
+    made = figure(name, [small_runs, one_arm])
+    alone = figure(name, small_runs)
+    assert made.panels == alone.panels
+    assert made.notes[-1] == f"Left out, as their tasks have one arm: {one_arm.name}."
+    if name in ("arms", "shots", "accuracy"):
+        with pytest.raises(DataError, match="one arm"):
+            figure(name, one_arm)
+
+
+@pytest.fixture(scope="module")
+def one_arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on tasks of one arm."""
+    options = {**untrained(tmp_path_factory.mktemp("one")), "sampler": "random"}
+    return api.run(method="ncc", shot=1, **options).folder
+
+
+def test_the_commands_show_the_labels_that_are_given(
+    fsf: Fsf, methods: dict[str, api.Run], small_runs: Path
+) -> None:
+    given = [f"Small CNN={methods['ncc'].folder.name}", methods["logistic"].folder.name]
+    for words in (("figure", "arms", "--json"), ("figure", "ablations"), ("table",), ("compare",)):
+        done = fsf(*words, *given, "--runs-dir", str(small_runs))
+        if "ablations" in words:
+            assert "no two of these runs" in done.stderr
+            continue
+        assert done.returncode == 0, done.stderr
+        assert "Small CNN" in done.stdout
+        assert "logistic" in done.stdout
+    for words in (("figure", "arms"), ("table",), ("compare",)):  # facts, and no labels
+        done = fsf(*words, "strength=0.5,shot=1", "--runs-dir", str(small_runs))
+        assert done.returncode == 0, done.stderr
+    several = fsf("table", "mine=shot=1", "--runs-dir", str(small_runs))
+    assert "the results of 3 methods, not one" in several.stderr
+
+
+def test_queries_of_tasks_are_said_in_words(fsf: Fsf, tmp_path: Path) -> None:
+    for queries in (1, 2):
+        options = {**untrained(tmp_path), "tasks": 6, "queries": queries}
+        run = api.run(method="ncc", shot=1, **options)
+        said = "1 query per class" if queries == 1 else "2 queries per class"
+        assert said in fsf("runs", "show", run.folder).stdout
+    titles = [panel.title for panel in figure("arms", tmp_path / "runs").panels]
+    assert sorted(title.rpartition(", ")[2] for title in titles) == [
+        "1 query per class", "2 queries per class"
+    ]  # fmt: skip
+
+
 def test_gaps_by_shot(small_runs: Path) -> None:
     made = figure("shots", small_runs)
     assert [series.name for series in made.panels[0].series] == ["1 shot", "2 shots"]

@@ -301,6 +301,21 @@ def test_the_command_cites_what_a_run_used(fsf: Any, methods: Runs) -> None:
     assert fsf("cite", "no-such-run").returncode == 2
 
 
+def test_unfinished_runs_and_files_of_ones_own_are_not_cited(
+    fsf: Any, methods: Runs, tmp_path: Path
+) -> None:
+    record = methods["ncc"].record
+    own = dataclasses.replace(record.plugins[0], distribution="a file", version="-")
+    dataclasses.replace(record, status="unfinished").save(tmp_path / "runs" / "begun")
+    assert "begun is not finished" in fsf("cite", "begun").stderr
+    dataclasses.replace(record, plugins=(own,)).save(tmp_path / "runs" / "done")
+    done = fsf("cite", "runs")
+    assert done.returncode == 0, done.stderr
+    assert "begun" in done.stderr
+    assert "begun" not in done.stdout
+    assert "a file" not in done.stdout
+
+
 def test_the_command_writes_a_page_and_refuses_what_it_cannot(
     fsf: Any, methods: Runs, tmp_path: Path
 ) -> None:

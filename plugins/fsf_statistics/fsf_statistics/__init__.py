@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         spearman,
     )
     from fsf_statistics.robustness import EffectiveRobustness, effective_robustness
+    from fsf_statistics.sources import labelled_results
     from fsf_statistics.task_sets import (
         facts_of,
         options_of_tasks,
@@ -61,6 +62,7 @@ __all__ = [
     "headline",
     "headline_of_runs",
     "kept_pairs",
+    "labelled_results",
     "options_of_tasks",
     "pilot_of",
     "plan_queries",
@@ -97,6 +99,7 @@ _HOME = {
     "facts_of": "task_sets",
     "harmful_pairs": "harm",
     "kept_pairs": "harm",
+    "labelled_results": "sources",
     "headline": "headlines",
     "headline_of_runs": "headlines",
     "options_of_tasks": "task_sets",

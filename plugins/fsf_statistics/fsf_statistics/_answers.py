@@ -124,12 +124,11 @@ def _of_values(main: Column) -> str:
         ends = _values(main, main.ranked, " %")
         return f"{_every(len(main.values))} methods are one group: {main.label} {ends}."
     have = "has" if len(group) == 1 else "are one group with"
-    verb = "is" if len(others) == 1 else "are"
     best = str(main.values[main.best]) if len(group) == 1 else _values(main, group, " %")
-    return (
-        f"{_names(main, group)} {have} the best {main.label}, {best}; "
-        f"{_names(main, others)} {verb} worse."
-    )
+    said = f"{_names(main, group)} {have} the best {main.label}, {best}"
+    if worse := _apart(main, group, others):
+        said += f"; {_names(main, worse)} {'is' if len(worse) == 1 else 'are'} worse"
+    return f"{said}."
 
 
 def _of_gaps(gap: Column, columns: Sequence[Column]) -> Iterator[str]:
@@ -161,8 +160,9 @@ def _beyond(robustness: Column, control: Column) -> Iterator[str]:
         f"{_names(robustness, group)} {have} the highest effective robustness, "
         f"{_values(robustness, group)} beyond what {control.label} predicts."
     )
-    verb = "is" if len(others) == 1 else "are"
-    yield f"{_names(robustness, others)} {verb} lower, {_values(robustness, others)}."
+    if lower := _apart(robustness, group, others):
+        verb = "is" if len(lower) == 1 else "are"
+        yield f"{_names(robustness, lower)} {verb} lower, {_values(robustness, lower)}."
 
 
 def _none_apart(column: Column, what: str, best: str) -> str:
@@ -175,6 +175,11 @@ def _split(column: Column) -> tuple[list[str], list[str]]:
     """Return the best row with those that cannot be told from it, and the others."""
     group = [label for label in column.ranked if label == column.best or label in column.tied]
     return group, [label for label in column.ranked if label not in group]
+
+
+def _apart(column: Column, group: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the others that can be told from every row of the group."""
+    return [one for one in others if all(column.differ(one, member) for member in group)]
 
 
 def _names(column: Column, labels: Sequence[str]) -> str:

@@ -73,13 +73,14 @@ class Column:
         """Labels of the rows that cannot be distinguished from the best one, by Holm's p."""
         if self.compared is None:
             return ()
-        p = {
-            label: self.compared.pair(self.best, label)[0].p_holm
-            for label in self.values
-            if label != self.best
-        }
-        most = 1 - self.compared.level
-        return tuple(label for label, one in p.items() if one is None or one >= most)
+        others = (label for label in self.values if label != self.best)
+        return tuple(label for label in others if not self.differ(self.best, label))
+
+    def differ(self, first: str, second: str) -> bool:
+        """Whether two compared rows can be told apart, by Holm's p."""
+        assert self.compared is not None
+        p = self.compared.pair(first, second)[0].p_holm
+        return p is not None and p < 1 - self.compared.level
 
     @property
     def is_one_group(self) -> bool:

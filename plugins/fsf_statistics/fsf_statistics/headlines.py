@@ -21,7 +21,7 @@ from fsf_statistics.task_sets import facts_of, sets_of, tasks_told_apart
 from fsframework.api.headlines import (
     Headline,
     gap_told,
-    near_told,
+    limits_told,
     reading_told,
 )
 from fsframework.api.results import Comparable, results_of, statistic_of_run, statistics_of
@@ -74,7 +74,7 @@ class ComparedHeadline(Headline):
         table: a row per method; columns are the measures of both arms, and what is lost.
         columns: for every set of equal tasks, the estimates and comparisons behind the table.
         terms: what gaps and drops are made of; among the notes, as are the limits.
-        limits: which values are near guessing, so that nothing can be read from their gaps.
+        limits: which values are near guessing or below it, and what that says of their gaps.
     """
 
     table: HeadlineTable = field(default_factory=HeadlineTable)
@@ -402,11 +402,14 @@ def _terms(columns: Sequence[Column]) -> Iterator[str]:
 
 
 def _near_guessing(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield which values are near guessing, and which rows have no effective robustness."""
+    """Yield which rows have no effective robustness, and what is near guessing or below it."""
     if (robustness := robustness_of(columns)) is not None:
         called = {robustness.name(one): [why] for one, why in robustness.missing.items()}
         yield from (f"No robustness of {one}." for one in footnotes(called))
-    for column in columns:
-        if near := column.near_guessing:
-            names = names_told([column.name(label) for label in near])
-            yield near_told(column.label, names, column.values[near[0]])
+    main = main_of(columns) if columns else None
+    if main is not None and main.measure.is_gap:
+        heads = {column.label: column.values for column in columns}
+        name = main.name
+        yield from limits_told(
+            heads, main.measure.arms, lambda rows: names_told([name(label) for label in rows])
+        )

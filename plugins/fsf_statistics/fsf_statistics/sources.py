@@ -6,15 +6,17 @@ import dataclasses
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies
 from fsframework.api.results import finished_of, results_of
+from fsframework.api.running import load_runs
 from fsframework.errors import DataError, FsfWarning, OptionError, RecordError
 from fsframework.statistics.facts import selects
 from fsframework.statistics.results import MethodResult, joined_over_seeds
 from fsframework.values import AccuracyOutcomes
 
-__all__ = ["read_results"]
+__all__ = ["labelled_results", "read_results"]
 
 _ARM = "tasks"
 _STATED = "tasks stated to be equal"
@@ -44,7 +46,7 @@ def read_results(
     found: list[MethodResult] = []
     single: dict[str, Path] = {}
     for source in sources:
-        label, path = _labelled(source)
+        label, path = _labelled(source, runs_dir)
         if path.suffix in SUFFIXES and path.is_file():
             name = _STATED if same_tasks else str(path)
             single[name] = path
@@ -53,15 +55,11 @@ def read_results(
         elif path.is_dir() and not _holds_runs(path):
             part = [_of_accuracies(one) for one in read_accuracies([path], reading)]
         else:
-            finished, left_out = finished_of([path])
+            finished, left_out = finished_of([path], runs_dir)
             if left_out:
                 warnings.warn(f"{path}: {left_out}", FsfWarning, stacklevel=2)
             part = list(results_of(finished, runs_dir))
-        if label is not None:
-            if (n := len(joined_over_seeds(part))) != 1:
-                raise OptionError(f"{source}: contains the results of {n} methods, not one")
-            part = [dataclasses.replace(one, label=label) for one in part]
-        found += part
+        found += part if label is None else _renamed(part, label, source)
     if len(single) > 1 and not by_tasks:
         names = " and ".join(str(path) for path in list(single.values())[:2])
         raise DataError(
@@ -71,6 +69,29 @@ def read_results(
     return found
 
 
+def labelled_results(sources: Sequence[str], runs_dir: Path) -> list[Any]:
+    """Return sources of runs, those named by ``LABEL=SOURCE`` as results with that label.
+
+    Raises:
+        RecordError: a run with a label does not exist or has no outcomes.
+        OptionError: a label is given to several methods.
+    """
+    found: list[Any] = []
+    for source in sources:
+        label, path = _labelled(source, runs_dir) if source.strip() else (None, source)
+        if label is None:
+            found.append(source)
+        else:
+            found += _renamed(list(results_of([path], runs_dir)), label, source)
+    return found
+
+
+def _renamed(results: list[MethodResult], label: str, source: str) -> list[MethodResult]:
+    if (n := len(joined_over_seeds(results))) != 1:
+        raise OptionError(f"{source}: contains the results of {n} methods, not one")
+    return [dataclasses.replace(one, label=label) for one in results]
+
+
 def _holds_runs(folder: Path) -> bool:
     """Return whether a folder is a run or contains runs, including broken ones."""
     if list(folder.glob("*/run.json")):
@@ -78,14 +99,24 @@ def _holds_runs(folder: Path) -> bool:
     return (folder / "run.json").exists()
 
 
-def _labelled(source: str) -> tuple[str | None, Path]:
+def _labelled(source: str, runs_dir: Path) -> tuple[str | None, Path]:
     label, equals, rest = source.partition("=")
     named = equals and label and "/" not in label and not selects(source)
-    if not named or Path(source).exists():
+    if not named or Path(source).exists() or _matches(source, rest, runs_dir):
         label, rest = "", source
     if not rest.strip():
         raise RecordError(f"{source!r}: names no run, folder or file")
     return label or None, Path(rest)
+
+
+def _matches(source: str, rest: str, runs_dir: Path) -> bool:
+    """Return whether ``NAME=VALUE`` describes runs, as ``seed=1`` does, and is no label."""
+    if not rest.strip() or Path(rest).exists():
+        return False
+    try:
+        return len(load_runs(source, runs_dir)) > 0
+    except (OptionError, RecordError):
+        return False
 
 
 def _of_accuracies(read: TaskAccuracies) -> MethodResult:

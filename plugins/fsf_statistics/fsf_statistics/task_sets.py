@@ -22,8 +22,8 @@ def facts_of(result: MethodResult) -> dict[str, str]:
     """Return what is known of the tasks of a result, by name.
 
     ``data`` is the name of the data set, ``tasks`` ways and shots, ``count`` the number of tasks
-    per arm; the others are the options that the tasks were made with, such as
-    ``dataset.strength``.
+    per arm, ``queries`` those per class; the others are the options that the tasks were made
+    with, such as ``dataset.strength``.
     """
     record = result.records[0] if result.records else None
     shape = result.task_set
@@ -33,6 +33,8 @@ def facts_of(result: MethodResult) -> dict[str, str]:
     found = {"data": record.data.name if record else "", "tasks": shape, "count": f"{count:,}"}
     if record is None or record.method is None:
         return found
+    if result.arms is not None:
+        found["queries"] = str(result.arms.tested.n_query)
     components = {role: (one.called, one.options) for role, one in record.components.items()}
     return found | options_of_tasks(components, record.settings)
 

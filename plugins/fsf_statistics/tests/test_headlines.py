@@ -107,6 +107,43 @@ def test_what_is_in_the_group_of_the_smallest_is_not_called_the_largest() -> Non
     assert second.startswith("worse loses more than even, 18.")
 
 
+def test_only_what_differs_from_the_whole_best_group_is_called_worse() -> None:
+    missed = {"a": [0] * 40, "b": [1] * 3 + [0] * 37, "c": [0] * 3 + [1] * 7 + [0] * 30}
+    missed["d"] = [1, 2] * 20
+    results = [result(name, {"random": own}) for name, own in missed.items()]
+    letters = fsf.compare(results, "wacc-random")["wacc-random"].groups
+    assert letters == {"a": "a", "b": "ab", "c": "b", "d": "c"}
+    [sentence] = told(*results).sentences
+    assert sentence.startswith("a and b are one group with the best wAcc-R, ")
+    assert sentence.endswith("; d is worse.")
+    [sentence] = told(*results[:3]).sentences
+    assert sentence.endswith("98.1 to 100.0 %.")
+
+
+def test_letters_of_gaps_begin_at_the_smallest_and_small_p_are_said_to_be_small() -> None:
+    found = fsf.compare(
+        [
+            result("leaner", {"random": STEADY, "biased": [3, 4, 3, 4, 3, 3, 4, 4]}),
+            result("even", {"random": STEADY, "biased": STEADY}),
+        ],
+        "wacc-gap",
+    )["wacc-gap"]
+    assert found.groups == {"even": "a", "leaner": "b"}
+    assert "<0.001" in repr(found)
+
+
+def test_a_method_has_the_same_value_alone_and_among_others() -> None:
+    draw = np.random.default_rng(0)
+    results = [
+        result(name, {arm: draw.binomial(4, 0.3, 203).tolist() for arm in ("random", "biased")})
+        for name in "abc"
+    ]
+    among = fsf.compare([*results], "wacc-gap")["wacc-gap"].values
+    for one in results:
+        alone = next(e.estimate for e in told(one).table.entries if e.column == "gap")
+        assert alone == among[one.label]
+
+
 def marks(found: ComparedHeadline, column: str) -> dict[str, str]:
     return {one.row[0]: one.mark for one in found.table.entries if one.column == column}
 
@@ -142,13 +179,27 @@ def test_near_guessing_there_is_no_drop_and_nothing_is_ranked() -> None:
     assert drops["poor"].estimate is None
     assert "wAcc-R" in drops["poor"].reason
     assert drops["good"].estimate.value == pytest.approx((29 / 32 - 1 / 2) / (29 / 32 - GUESSED))
-    assert [limit.partition(" is near")[0] for limit in found.limits] == [
-        "wAcc-R of poor", "wAcc-A of poor",
-    ]  # fmt: skip
+    [limit] = found.limits
+    assert limit.startswith("wAcc-R of poor is near what guessing gives (")
+    assert limit.endswith("nothing can be read from the gap.")
     [sentence] = told(result("a", knows_nothing), result("b", knows_nothing)).sentences
     assert "nothing can be ranked" in sentence
     with pytest.raises(DataError, match="wacc-random of poor is 34.4"):
         fsf.compare([result("poor", knows_nothing), result("other", knows_nothing)], "wacc-drop")
+
+
+@pytest.mark.parametrize(
+    ("biased", "said"),
+    [
+        ([3, 4, 4, 3, 4, 4, 4, 4], "below what guessing gives (36.3 %): the hint misleads it."),
+        ([3, 2, 3, 2, 3, 2, 3, 2], "near what guessing gives (36.3 %): what can be lost is lost, "),
+    ],
+)
+def test_what_is_near_guessing_in_the_tested_arm_alone_has_a_gap_that_says_much(
+    biased: list[int], said: str
+) -> None:
+    [limit] = told(result("misled", {"random": STEADY, "biased": biased})).limits
+    assert limit.startswith(f"wAcc-A of misled is {said}")
 
 
 def test_methods_near_guessing_are_not_ranked_among_others() -> None:
