@@ -87,7 +87,9 @@ def test_rows_of_other_tasks_say_so(fsf: Fsf, tmp_path: Path) -> None:
     assert lines[0].split()[:5] == ["method", "way", "split", "tasks", "seeds"]
     assert lines[1].split()[:4] == ["ncc", "3", "all", "12"]
     assert done.stdout.count("compare those of equal tasks with fsf compare --by-tasks") == 1
-    shots = fsf_api.sweep(method="ncc", runs_dir=tmp_path, **{**FEW, "shot": [1, 2]})
+    shots = fsf_api.sweep(
+        method="ncc", runs_dir=tmp_path, **{**FEW, "shot": [1, 2], "training": {"epochs": 0}}
+    )
     assert shots.table()[0][:2] == ["shot", "seeds"]
     assert "not all rows have the same tasks" in repr(shots)
     equal = fsf("sweep", "--method", "ncc,protonet", "--shot", "1", *SMALL)
