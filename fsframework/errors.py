@@ -22,6 +22,7 @@ __all__ = [
     "OptionError",
     "PluginError",
     "RecordError",
+    "UnknownPlugin",
     "argument",
     "close_matches",
     "refusal",
@@ -66,6 +67,10 @@ class OptionError(FsfError):
 
 class PluginError(FsfError):
     """A plugin is unknown, ambiguous, broken or not what its group requires."""
+
+
+class UnknownPlugin(PluginError):
+    """No plugin of a kind has this name."""
 
 
 class DataError(FsfError):

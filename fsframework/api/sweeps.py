@@ -1,4 +1,4 @@
-"""What tells experiments of a sweep apart, and what some of them share."""
+"""What tells experiments of a sweep apart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fsframework.engine.configuration import Experiment
 from fsframework.engine.stages import stage_digests
 from fsframework.errors import FsfError
 
-__all__ = ["group_of", "key_of_experiment"]
+__all__ = ["key_of_experiment"]
 
 _INDIFFERENT = ("offline",)
 """Settings that change neither the run nor what its record tells."""
@@ -41,17 +41,3 @@ def _or_error(read: Callable[[Any], Any], of: Any) -> str:
         return canonical(read(of))
     except (FsfError, OSError) as error:
         return str(error)
-
-
-def group_of(experiment: Experiment) -> str:
-    """Return what an experiment trains, or else what computes its features.
-
-    Of two with an equal text that start at once, the second waits for the weights of the first.
-    """
-    parts = [experiment.dataset, experiment.backbone]
-    told: list[Any] = [experiment.settings.image_size]
-    if experiment.learns:
-        parts.append(experiment.method)
-        shape = [experiment.sampler.options.get(name) for name in ("n_way", "n_shot")]
-        told += [experiment.options["training"], experiment.settings.training_seed, shape]
-    return canonical([*told, *(part.to_json() for part in parts)])

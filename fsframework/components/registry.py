@@ -24,7 +24,7 @@ from fsframework._calls import remember, text_of
 from fsframework._reading import check_file
 from fsframework.components.installed import Index, InstalledCommand, Plugin, installed
 from fsframework.components.kinds import Kind, kind_of
-from fsframework.errors import PluginError, close_matches
+from fsframework.errors import PluginError, UnknownPlugin, close_matches
 from fsframework.interfaces.command import Command
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ class Registry:
             also: other names to suggest in the message.
 
         Raises:
-            PluginError: the name is unknown, or two distributions claim it.
+            UnknownPlugin: there is none.
+            PluginError: two distributions claim the name.
         """
         if (kind, name) in self._registered:
             return self._registered[kind, name]
@@ -112,7 +113,7 @@ class Registry:
             known = ", ".join(names) or "none is installed"
             if kind == "dataset" and Path(name).exists():
                 hint = f" (did you mean {'folder' if Path(name).is_dir() else 'csv'}:{name}?)"
-            raise PluginError(f"unknown {kind} {name!r}{hint}; known: {known}")
+            raise UnknownPlugin(f"unknown {kind} {name!r}{hint}; known: {known}")
         if len(same) > 1:
             raise _claimed(kind, name, same)
         return same[0]

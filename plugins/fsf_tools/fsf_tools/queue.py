@@ -60,7 +60,7 @@ class Item:
         key: equal for equal experiments; see ``key_of_experiment``.
         name: for people, such as ``protonet, 1 shot``; unique within the sweep.
         tree: its options, a tree of ``Given``.
-        group: see ``group_of``.
+        group: what it trains, or what computes its features; see ``Sweep``.
         workspace: folders of the runs and of the cache.
         plugins: files whose plugin classes are loaded.
         wait: whether to wait for another process that has the experiment.

@@ -31,7 +31,7 @@ from fsframework.api.experiments import (
 from fsframework.api.headlines import headline_of_run
 from fsframework.api.running import Run, Runs
 from fsframework.api.session import Session, open_session
-from fsframework.errors import OptionError, PluginError, argument
+from fsframework.errors import OptionError, UnknownPlugin, argument
 from fsframework.statistics.facts import facts_of
 from fsframework.values import html_table, text_table
 
@@ -283,7 +283,7 @@ def plan_sweep(
         raise OptionError(f"all {len(combinations)} experiments of the grid are excluded")
     # Nobody means an unknown name; another error only fails its own experiment.
     for error in (experiment.error for experiment in planned):
-        if isinstance(error, PluginError) and str(error).startswith("unknown "):
+        if isinstance(error, UnknownPlugin):
             raise error
     check_options(planned, here=launcher is None)
     return sweep_of(planned, session, name=name, plugins=plugins, launcher=launcher)

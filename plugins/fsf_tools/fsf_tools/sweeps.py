@@ -15,7 +15,7 @@ from fsframework.api.experiments import Experiment, merged, resolved
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session
-from fsframework.api.sweeps import group_of, key_of_experiment
+from fsframework.api.sweeps import key_of_experiment
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
 from fsframework.values import digest_of
@@ -248,11 +248,25 @@ def sweep_of(
                         f"{argument('statistics')}: two experiments are one run, which holds one "
                         f"{name_of!r}, but they give it other options"
                     )
-            group = group_of(one.resolved)
+            group = _group_of(one.resolved)
             items.setdefault(key, Item(key, one.name, one.tree, group, workspace, files))
         keys.append(key)
     usual = f"sweep-{digest_of('sweep', sorted(items))[:8]}"
     return Sweep(name or usual, planned, session, items, tuple(keys), launcher)
+
+
+def _group_of(experiment: Experiment) -> str:
+    """Return what an experiment trains, or else what computes its features.
+
+    Of two with an equal text that start at once, the second waits for the weights of the first.
+    """
+    parts = [experiment.dataset, experiment.backbone]
+    told: list[Any] = [experiment.settings.image_size]
+    if experiment.learns:
+        parts.append(experiment.method)
+        shape = [experiment.sampler.options.get(name) for name in ("n_way", "n_shot")]
+        told += [experiment.options["training"], experiment.settings.training_seed, shape]
+    return canonical([*told, *(part.to_json() for part in parts)])
 
 
 def _data_fingerprint(experiment: Experiment, opened: dict[str, str]) -> str:
