@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from fsf_tools.attributes.agreement import agreement
     from fsf_tools.attributes.statistics import attribute_statistics
     from fsf_tools.cached import cache_size, clean_cache
+    from fsf_tools.collecting import add_results
     from fsf_tools.data.adding import add_dataset, remove_dataset
     from fsf_tools.data.catalogue import datasets
     from fsf_tools.data.embedding import embed_images
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_dataset",
+    "add_results",
     "agreement",
     "attribute_statistics",
     "cache_size",
@@ -36,6 +38,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "add_dataset": "data.adding",
+    "add_results": "collecting",
     "agreement": "attributes.agreement",
     "attribute_statistics": "attributes.statistics",
     "cache_size": "cached",
