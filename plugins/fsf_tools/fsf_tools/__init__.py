@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_tools.attributes.agreement import agreement
+    from fsf_tools.attributes.simulated_errors import effect_of_errors
     from fsf_tools.attributes.statistics import attribute_statistics
+    from fsf_tools.attributes.truth import detection_errors
     from fsf_tools.cached import cache_size, clean_cache
     from fsf_tools.collecting import add_results
     from fsf_tools.data.adding import add_dataset, remove_dataset
@@ -27,6 +29,8 @@ __all__ = [
     "clean_cache",
     "datasets",
     "describe_plugin",
+    "detection_errors",
+    "effect_of_errors",
     "embed_images",
     "export_jsonl",
     "installed_plugins",
@@ -46,6 +50,8 @@ _HOME = {
     "clean_cache": "cached",
     "datasets": "data.catalogue",
     "describe_plugin": "installed",
+    "detection_errors": "attributes.truth",
+    "effect_of_errors": "attributes.simulated_errors",
     "embed_images": "data.embedding",
     "export_jsonl": "task_lines",
     "installed_plugins": "installed",
