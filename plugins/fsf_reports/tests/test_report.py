@@ -24,6 +24,7 @@ from fsf_reports import (
     Leaderboard,
     Notes,
     Provenance,
+    Submission,
     Tasks,
     Training,
 )
@@ -50,7 +51,8 @@ QUICK: dict[str, Any] = {
 }  # fmt: skip
 Runs = dict[str, fsframework.Run]
 SECTIONS = (
-    DataAndWords, Figures, Findings, HarmfulPairs, Leaderboard, Notes, Provenance, Tasks, Training,
+    DataAndWords, Figures, Findings, HarmfulPairs, Leaderboard, Notes, Provenance, Submission,
+    Tasks, Training,
 )  # fmt: skip
 
 
