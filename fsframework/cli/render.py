@@ -224,7 +224,8 @@ def _tasks(record: RunRecord) -> str:
         seeds = f"task seed {tested.seed}, training seed {record.training_seed}"
     queries = "1 query" if tested.n_query == 1 else f"{tested.n_query} queries"
     file = record.given.get("task_file")
-    sampler = f"{sampler} tasks" + (f" of {file}" if file else "")
+    placebo = " (placebo: images of each class permuted)" * bool(record.settings.get("placebo"))
+    sampler = f"{sampler} tasks{placebo}" + (f" of {file}" if file else "")
     return f"{sampler}, {tested.shape}, {queries} per class, {seeds}"
 
 
