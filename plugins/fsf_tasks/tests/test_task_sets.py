@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fsframework
+from fsframework.values import Arms, ImagePool
 from tests.conftest import Fsf
 
 FOLDER = Path(__file__).parents[1] / "fsf_tasks"
@@ -16,8 +17,12 @@ DIGESTS = {
     "cifar-fs/appearance-5w5s-v1": ("53835f8c8963", "ade8588846a0"),
     "cub/fewstab-5w1s-v1": ("f5ebd41253fe", "8c6928e3cf81"),
     "cub/fewstab-5w5s-v1": ("665cb607c48f", "260bd391d660"),
+    "pacs/context-5w1s-v1": ("441527d2b313", "437d15101af3"),
+    "pacs/context-5w5s-v1": ("c4d9dc9990e7", "49efff3f2bb8"),
+    "waterbirds/context-5w1s-v1": ("b9c68ecdd997", "0b2b4914e303"),
+    "waterbirds/context-5w5s-v1": ("e8dd297e8f28", "5561756ae2f8"),
 }
-"""The beginnings of the digests of the random and of the biased tasks. Never edit one."""
+"""The beginnings of the digests of the control and of the tested tasks. Never edit one."""
 
 
 def test_every_set_has_its_digests_here() -> None:
@@ -30,22 +35,33 @@ def test_every_set_has_its_digests_here() -> None:
 def test_tasks_images_and_words_are_those_that_were_published(name: str) -> None:
     run = fsframework.load_run(name)
     assert tuple(tasks.digest[:12] for tasks in run.tasks.values()) == DIGESTS[name]
-    assert run.record.contrast is not None
-    assert run.record.contrast.arms == ("random", "biased")
-    words = run.pool.attributes
-    assert words is not None
     for tasks in run.tasks.values():
         tasks.verify(run.pool)
-    biased = run.tasks["biased"]
-    assert (len(biased), biased.n_way, biased.n_query) == (600, 5, 15)
-    # The rule that the datasheet names: each support image has the word tied to its class, and
-    # that of no other class of its task.
-    has = np.zeros((len(run.pool), len(words.words)), bool)
-    for image in range(len(run.pool)):
+        assert (len(tasks), tasks.n_way, tasks.n_query) == (600, 5, 15)
+    check = _is_fewstab if run.tasks.tested.sampler == "fewstab" else _is_context
+    check(run.tasks, run.pool)
+
+
+def _is_fewstab(arms: Arms, pool: ImagePool) -> None:
+    """A support image has the word tied to its class, and that of no other class of its task."""
+    assert list(arms) == ["random", "biased"]
+    words = pool.attributes
+    assert words is not None
+    has = np.zeros((len(pool), len(words.words)), bool)
+    for image in range(len(pool)):
         has[image, words.indices[words.indptr[image] : words.indptr[image + 1]]] = True
-    for support, tied in zip(biased.support, biased.attribute, strict=True):
-        own = has[support][:, :, tied]
-        assert (own == np.eye(5, dtype=bool)[:, None, :]).all()
+    for support, tied in zip(arms["biased"].support, arms["biased"].attribute, strict=True):
+        assert (has[support][:, :, tied] == np.eye(5, dtype=bool)[:, None, :]).all()
+
+
+def _is_context(arms: Arms, pool: ImagePool) -> None:
+    """Queries of a class have the context of its support, or another one."""
+    assert list(arms) == ["iid", "ood"]
+    of = np.array(pool.metadata["context"])
+    for arm, same in (("iid", True), ("ood", False)):
+        support, query = of[arms[arm].support], of[arms[arm].query]
+        assert (support == support[:, :, :1]).all()
+        assert ((query == support[:, :, :1]) == same).all()
 
 
 def test_a_datasheet_says_what_a_paper_needs(fsf: Fsf) -> None:
