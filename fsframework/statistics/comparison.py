@@ -72,13 +72,13 @@ FEWEST_DIFFERENT = 6
 _ONE_TASK = "one task says nothing about others: there is no interval and no p"
 
 _ONE_SEED = (
-    "one seed, so intervals and differences speak of these weights only, and not of the method "
+    "one seed, so intervals and differences hold for these weights only, not for the method "
     "trained again"
 )
 
 TWO_SEEDS = (
-    "two seeds say little of the variance between seeds; the interval is wide, and may hold the "
-    "truth less often than its level"
+    "two seeds say little about the variance between seeds: the interval is wide, and may contain "
+    "the true value less often than its level says"
 )
 
 

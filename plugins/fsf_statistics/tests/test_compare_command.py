@@ -220,5 +220,5 @@ def test_by_tasks_compares_what_can_be(imported: Fsf, tmp_path: Path) -> None:
     done = imported("compare", "runs", "--by-tasks", "--baseline", "three", "--explain")
     assert (done.returncode, "2 pairs" in done.stdout) == (0, True)
     everything = imported("compare", "runs", "--by-tasks")
-    assert "note: no other method has the tasks of lone" in everything.stdout
+    assert "note: no other method was tested on the tasks of lone" in everything.stdout
     assert "--by-tasks" in refused(imported, "compare", "runs")
