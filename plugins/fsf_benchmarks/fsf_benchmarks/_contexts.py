@@ -242,8 +242,8 @@ def _notes(results: BenchmarkResults) -> Iterator[str]:
     )
     for n_tasks, n_way, n_query in shapes:
         yield (
-            f"{n_tasks:,} pairs of {n_way}-way tasks with {called({'queries': str(n_query)})}; both "
-            "tasks of a pair have the same classes and the same support"
+            f"{n_tasks:,} pairs of {n_way}-way tasks with {called({'queries': str(n_query)})}; "
+            "both tasks of a pair have the same classes and the same support"
         )
     gaps = [result.estimates["acc-gap"] for result in finished]
     for level, scope in dict.fromkeys((100 * gap.level, gap.scope) for gap in gaps):
