@@ -366,7 +366,7 @@ class Comparison:
         if any(part.groups for part in self.parts):
             lines.append("methods that share a letter cannot be told apart (Holm's p)")
         if any(part.scope == "closed" for part in self.parts):
-            lines.append("closed: images recur between tasks; it holds for this data set only")
+            lines.append("closed: tasks share images, so the interval holds for this data set only")
         lines += [*(f"note: {note}" for note in self.notes), *footnotes(self.cautions)]
         one = self.parts[-1].measure.name
         lines.append(f'["{one}"] has intervals and pairs of one measure, .to_pandas() all pairs')
