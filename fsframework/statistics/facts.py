@@ -13,7 +13,8 @@ from fsframework.records import RunRecord
 from fsframework.values import text_table
 
 __all__ = [
-    "called", "facts_of", "labelled", "matching_runs", "select_run", "selects", "told_apart",
+    "as_text", "called", "facts_of", "labelled", "matching_runs", "select_run", "selects",
+    "told_apart",
 ]  # fmt: skip
 
 _NO_FACTS = ("broken", "device", "interval", "level", "offline", "tensorboard", "tasks")
@@ -40,10 +41,10 @@ def facts_of(record: RunRecord) -> dict[str, str]:
     ``training.epochs``, separated by ``;`` where there are several stages.
     """
     shown = {role: one.called for role, one in record.components.items()}
-    found: dict[str, Any] = {role: shown.pop(role, None) for role in ("method", "dataset")}
+    leading = ("method", "dataset", "backbone")
+    found: dict[str, Any] = {role: shown.pop(role, None) for role in leading}
     if record.imported is not None and not found["method"]:
         found |= {"method": record.imported.method, "dataset": record.data.name}
-    found["backbone"] = shown.pop("backbone", None)
     if (tested := record.tested) is not None:
         found |= {"way": tested.n_way, "shot": tested.n_shot, "queries": tested.n_query}
         found["count"] = tested.n_tasks
@@ -54,9 +55,9 @@ def facts_of(record: RunRecord) -> dict[str, str]:
             found |= {f"{role}.{name}": value for name, value in options.items()}
     found |= {name: v for name, v in record.settings.items() if name not in _NO_FACTS}
     for name in dict.fromkeys(name for stage in record.stages for name in stage.options):
-        values = [_text(stage.options.get(name)) for stage in record.stages]
+        values = [as_text(stage.options.get(name)) for stage in record.stages]
         found[f"training.{name}"] = ";".join(values)
-    return {name: _text(value) for name, value in found.items()}
+    return {name: as_text(value) for name, value in found.items()}
 
 
 def told_apart(
@@ -88,6 +89,8 @@ def called(told: Mapping[str, str]) -> str:
 
     >>> called({"data": "planted", "shot": "1", "count": "600", "strength": "0.2"})
     'planted, 1-shot, 600 tasks, strength 0.2'
+    >>> called({"placebo": "true", "drop_words": "none"}), called({"placebo": "false"})
+    ('placebo, drop words none', 'no placebo')
     """
     return ", ".join(_said(name, value) for name, value in told.items() if value)
 
@@ -187,22 +190,27 @@ def _equal(value: str, asked: str) -> bool:
 
 
 def _said(name: str, value: str) -> str:
-    if name in _PLAIN:
-        return value
-    if name in ("way", "shot"):
-        return f"{value}-{name}"
-    if name == "training_seed":
-        return f"seed {value}"
-    if name == "queries":
-        return f"{value} {'query' if value == '1' else 'queries'} per class"
-    return f"{value} tasks" if name == "count" else f"{name.replace('_', ' ')} {value}"
+    words = name.replace("_", " ")
+    said = {
+        "way": f"{value}-way",
+        "shot": f"{value}-shot",
+        "training_seed": f"seed {value}",
+        "queries": f"{value} {'query' if value == '1' else 'queries'} per class",
+        "count": f"{value} tasks",
+        **dict.fromkeys(_PLAIN, value),
+    }
+    switch = {"true": words, "false": f"no {words}"}
+    return said.get(name) or switch.get(value) or f"{words} {value}"
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return the value of an option as labels show it."""
     if isinstance(value, Mapping) and "name" in value:
         return str(value["name"])
     if value is None or isinstance(value, str):
         return value or ""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(as_text, value)) or "none"
     return json.dumps(value, default=str)
 
 

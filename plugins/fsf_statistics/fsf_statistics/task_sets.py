@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fsframework.statistics.facts import told_apart
+from fsframework.statistics.facts import as_text, told_apart
 from fsframework.statistics.results import MethodResult, grouped_by_tasks
 
 __all__ = ["facts_of", "options_of_tasks", "sets_of", "tasks_told_apart"]
@@ -83,9 +83,9 @@ def options_of_tasks(
     for role in _MAKE_TASKS:
         if role in components:
             name, options = components[role]
-            found |= {role: name, **{f"{role}.{key}": str(v) for key, v in options.items()}}
+            found |= {role: name, **{f"{role}.{key}": as_text(v) for key, v in options.items()}}
     told = {name: settings.get(name) for name in _SET_TASKS}
-    return found | {name: str(value) for name, value in told.items() if value is not None}
+    return found | {name: as_text(value) for name, value in told.items() if value is not None}
 
 
 def tasks_told_apart(facts: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
