@@ -50,13 +50,11 @@ def facts_of(record: RunRecord) -> dict[str, str]:
         found["count"] = tested.n_tasks
     found |= {"recipe": record.settings.get("recipe"), **shown}
     for role in ("method", "dataset", "sampler", "detector", "backbone"):
-        if role in record.components:
-            options = record.components[role].options
-            found |= {f"{role}.{name}": value for name, value in options.items()}
+        if component := record.components.get(role):
+            found |= {f"{role}.{name}": value for name, value in component.options.items()}
     found |= {name: v for name, v in record.settings.items() if name not in _NO_FACTS}
     for name in dict.fromkeys(name for stage in record.stages for name in stage.options):
-        values = [as_text(stage.options.get(name)) for stage in record.stages]
-        found[f"training.{name}"] = ";".join(values)
+        found[f"training.{name}"] = ";".join(as_text(s.options.get(name)) for s in record.stages)
     return {name: as_text(value) for name, value in found.items()}
 
 
@@ -190,15 +188,14 @@ def _equal(value: str, asked: str) -> bool:
 
 
 def _said(name: str, value: str) -> str:
-    words = name.replace("_", " ")
+    if name in _PLAIN:
+        return value
+    words = {"training_seed": "seed"}.get(name, name.replace("_", " "))
+    queries = "query" if value == "1" else "queries"
     said = {
-        "way": f"{value}-way",
-        "shot": f"{value}-shot",
-        "training_seed": f"seed {value}",
-        "queries": f"{value} {'query' if value == '1' else 'queries'} per class",
-        "count": f"{value} tasks",
-        **dict.fromkeys(_PLAIN, value),
-    }
+        "way": f"{value}-way", "shot": f"{value}-shot", "count": f"{value} tasks",
+        "queries": f"{value} {queries} per class",
+    }  # fmt: skip
     switch = {"true": words, "false": f"no {words}"}
     return said.get(name) or switch.get(value) or f"{words} {value}"
 

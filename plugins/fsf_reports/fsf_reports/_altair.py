@@ -165,7 +165,7 @@ def on_a_page(figure: FigureDeclaration, columns: Literal[1, 2] = 1) -> FigureDe
         left = f"{rows - kept} of {rows} rows"
     if panels == figure.panels:
         return figure
-    note = f"Left out: {left}; choose fewer runs to see them."
+    note = f"Left out, as a page has no room: {left}."
     return dataclasses.replace(figure, panels=panels, notes=(*figure.notes, note))
 
 

@@ -142,7 +142,7 @@ def figure(  # noqa: PLR0913 - a parameter per option
 
         for path in outputs:
             click.echo(str(path))
-        click.echo(" ".join((made.title, *on_a_page(made, columns).notes)))
+        click.echo(" ".join((made.title, *on_a_page(shown, columns).notes)))
 
 
 def _write(made: FigureDeclaration, paths: Sequence[Path], columns: Literal[1, 2]) -> None:
