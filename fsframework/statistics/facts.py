@@ -13,7 +13,7 @@ from fsframework.records import RunRecord
 from fsframework.values import text_table
 
 __all__ = [
-    "as_text", "called", "facts_of", "labelled", "matching_runs", "select_run", "selects",
+    "called", "facts_of", "labelled", "matching_runs", "select_run", "selects", "text_of",
     "told_apart",
 ]  # fmt: skip
 
@@ -41,21 +41,23 @@ def facts_of(record: RunRecord) -> dict[str, str]:
     ``training.epochs``, separated by ``;`` where there are several stages.
     """
     shown = {role: one.called for role, one in record.components.items()}
-    leading = ("method", "dataset", "backbone")
-    found: dict[str, Any] = {role: shown.pop(role, None) for role in leading}
+    found: dict[str, Any] = {role: shown.pop(role, None) for role in ("method", "dataset")}
     if record.imported is not None and not found["method"]:
         found |= {"method": record.imported.method, "dataset": record.data.name}
+    found["backbone"] = shown.pop("backbone", None)
     if (tested := record.tested) is not None:
         found |= {"way": tested.n_way, "shot": tested.n_shot, "queries": tested.n_query}
         found["count"] = tested.n_tasks
     found |= {"recipe": record.settings.get("recipe"), **shown}
     for role in ("method", "dataset", "sampler", "detector", "backbone"):
-        if component := record.components.get(role):
-            found |= {f"{role}.{name}": value for name, value in component.options.items()}
+        if role in record.components:
+            options = record.components[role].options
+            found |= {f"{role}.{name}": value for name, value in options.items()}
     found |= {name: v for name, v in record.settings.items() if name not in _NO_FACTS}
     for name in dict.fromkeys(name for stage in record.stages for name in stage.options):
-        found[f"training.{name}"] = ";".join(as_text(s.options.get(name)) for s in record.stages)
-    return {name: as_text(value) for name, value in found.items()}
+        values = [text_of(stage.options.get(name)) for stage in record.stages]
+        found[f"training.{name}"] = ";".join(values)
+    return {name: text_of(value) for name, value in found.items()}
 
 
 def told_apart(
@@ -83,14 +85,14 @@ def told_apart(
 
 
 def called(told: Mapping[str, str]) -> str:
-    """Return facts about one thing in a few words.
+    """Return facts about one thing in a few words; an option that is off goes without saying.
 
     >>> called({"data": "planted", "shot": "1", "count": "600", "strength": "0.2"})
     'planted, 1-shot, 600 tasks, strength 0.2'
-    >>> called({"placebo": "true", "drop_words": "none"}), called({"placebo": "false"})
-    ('placebo, drop words none', 'no placebo')
+    >>> called({"placebo": "true", "drop_words": "day, night", "drop_class_words": "false"})
+    'placebo, without the words day, night'
     """
-    return ", ".join(_said(name, value) for name, value in told.items() if value)
+    return ", ".join(_said(name, v) for name, v in told.items() if v and v != "false")
 
 
 def labelled(labels: Sequence[str], facts: Sequence[Mapping[str, str]]) -> list[str]:
@@ -190,24 +192,26 @@ def _equal(value: str, asked: str) -> bool:
 def _said(name: str, value: str) -> str:
     if name in _PLAIN:
         return value
-    words = {"training_seed": "seed"}.get(name, name.replace("_", " "))
-    queries = "query" if value == "1" else "queries"
-    said = {
-        "way": f"{value}-way", "shot": f"{value}-shot", "count": f"{value} tasks",
-        "queries": f"{value} {queries} per class",
-    }  # fmt: skip
-    switch = {"true": words, "false": f"no {words}"}
-    return said.get(name) or switch.get(value) or f"{words} {value}"
+    if name in ("way", "shot"):
+        return f"{value}-{name}"
+    if name == "training_seed":
+        return f"seed {value}"
+    if name in ("queries", "n_query"):
+        return f"{value} {'query' if value == '1' else 'queries'} per class"
+    if name == "drop_words":
+        return f"without the words {value}"
+    words = name.replace("_", " ")
+    return words if value == "true" else f"{value} tasks" if name == "count" else f"{words} {value}"
 
 
-def as_text(value: Any) -> str:
-    """Return the value of an option as labels show it."""
+def text_of(value: Any) -> str:
+    """Return the value of an option as facts have it: that of a component is its name."""
     if isinstance(value, Mapping) and "name" in value:
         return str(value["name"])
     if value is None or isinstance(value, str):
         return value or ""
-    if isinstance(value, list | tuple):
-        return ", ".join(map(as_text, value)) or "none"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(text_of, value))
     return json.dumps(value, default=str)
 
 

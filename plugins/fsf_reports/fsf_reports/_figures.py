@@ -15,7 +15,7 @@ from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsf_statistics import FEWEST_RANKED, LEAST_HARM, MOST_WRONG, spearman
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.comparison import values_of
-from fsframework.statistics.facts import called, facts_of, labelled
+from fsframework.statistics.facts import facts_of, labelled
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.values import Estimate
@@ -140,7 +140,7 @@ def _against(
         control, tested = group.arms()
         x, y = Measure(x_of, (control,)), Measure(wanted.statistic, (tested,))
         points = tuple(Point(value(one, x), value(one, y), one.label) for one in group.shown)
-        panels.append(Panel(called(group.told), (Series("", points),)))
+        panels.append(Panel(group.panel, (Series("", points),)))
     return FigureDeclaration(
         title,
         f"{results.label(y)} against {results.label(x)}, a point per method.",
@@ -182,7 +182,7 @@ def _by_arm(results: Results, wanted: Wanted) -> FigureDeclaration:
         captions: dict[float | str, str] = {
             one.label: _short(results.quantity(one, gap)) for one in group.shown
         }
-        panels.append(Panel(called(group.told), series, captions))
+        panels.append(Panel(group.panel, series, captions))
     first, second = (results.label(measure) for measure in measures)
     better = results.statistic_of(wanted.statistic).higher_is_better
     terms = (first, second) if better else (second, first)
@@ -219,7 +219,7 @@ def _intervals(results: Results, wanted: Wanted) -> FigureDeclaration:
     shared = _shared(rows, found)
     panels = [
         Panel(
-            called(group.told),
+            group.panel,
             (Series("", tuple(Point(label, values.get(label)) for label in own)),),
         )
         for group, values, own in zip(results.groups, found, shared, strict=True)
@@ -289,7 +289,7 @@ def _robustness(results: Results, wanted: Wanted) -> FigureDeclaration:
             Point(f"{label} ({found.letters[label]})", Quantity.of(one))
             for label, one in found.values.items()
         )
-        panels.append(Panel(called(group.told), (Series("", points),)))
+        panels.append(Panel(group.panel, (Series("", points),)))
         said |= dict.fromkeys(_begun(note) for note in found.notes)
         said |= {f"Without {label}: {why}": None for label, why in found.left_out.items()}
     if not panels:
@@ -574,7 +574,7 @@ def _pairs(results: Results, wanted: Wanted) -> FigureDeclaration:
                 told = pair.p_holm is not None and pair.p_holm <= 1 - results.level
                 points.append(Point(column, shown, "*" if told else ""))
             series.append(Series(row, tuple(points)))
-        panels.append(Panel(called(group.told), tuple(series)))
+        panels.append(Panel(group.panel, tuple(series)))
     if not panels:
         raise DataError("pairs: no two of these methods have equal tasks")
     return FigureDeclaration(
@@ -609,7 +609,7 @@ def _agreement(results: Results, wanted: Wanted) -> FigureDeclaration:
         points.append(Point(x, y, name))
     if not points:
         raise DataError("agreement: no method has both sets of tasks")
-    names = [called(group.told) for group in results.groups]
+    names = [group.panel for group in results.groups]
     said = ""
     if len(points) >= FEWEST_RANKED:
         import numpy as np
@@ -644,7 +644,7 @@ def _task_accuracies(results: Results, wanted: Wanted) -> FigureDeclaration:
         against = f" against {first}" if len(firsts) > 1 else ""
         for one, column in zip(group.shown[1:], 100 * columns[1:], strict=True):
             points = tuple(Point(float(a), Quantity(b)) for a, b in zip(x, column, strict=True))
-            parts = [called(group.told), f"{one.label}{against}"]
+            parts = [group.panel, f"{one.label}{against}"]
             if x.std() > 0 and column.std() > 0:
                 parts.append(f"r={np.corrcoef(x, column)[0, 1]:.3f}")
             panels.append(Panel(", ".join(filter(None, parts)), (Series("", points),)))
@@ -739,7 +739,7 @@ def _length(results: Results, wanted: Wanted) -> FigureDeclaration:
                 own.sort(key=updates.__getitem__)
                 points = tuple(Point(updates[one], value(one, measure)) for one in own)
                 series.append(Series(method, points))
-            title = ": ".join(filter(None, [called(group.told), results.axis(measure)]))
+            title = ": ".join(filter(None, [group.panel, results.axis(measure)]))
             panels.append(Panel(title, tuple(series)))
     if not panels:
         raise DataError(
@@ -776,7 +776,7 @@ def _queries(results: Results, wanted: Wanted) -> FigureDeclaration:
     for group in results.groups:
         for one in group.shown:
             arms = one.result.arms
-            name = ", ".join(filter(None, (one.label, called(group.told))))
+            name = ", ".join(filter(None, (one.label, group.panel)))
             if arms is None or not one.result.class_sizes:
                 raise DataError(f"queries: {one.label}: the images of its tasks are not known")
             arm = next(iter(one.result.outcomes))

@@ -116,6 +116,12 @@ class Group:
         return facts_of(self.first)
 
     @property
+    def panel(self) -> str:
+        """What tells these tasks from those of the other groups, as the title of a panel."""
+        off = [f"no {name.replace('_', ' ')}" for name, v in self.told.items() if v == "false"]
+        return called(self.told) or ", ".join(off) or ("default" if self.told else "")
+
+    @property
     def tasks(self) -> str:
         """Data set, ways and shots."""
         return ", ".join(filter(None, (self.facts["data"], self.facts["tasks"])))
@@ -213,17 +219,26 @@ class Results:
         return tuple(one for group in self.groups for one in group.shown)
 
     @property
-    def cautions(self) -> list[str]:
-        """What must stand under everything that shows these runs, in short."""
+    def remarks(self) -> tuple[str, ...]:
+        """What must be known of these runs, each sentence once."""
         of = cautions_of({one.label: one.result.records for one in self.shown})
         first = next(iter(of.values()), ())
         shared = [one for one in first if all(one in own for own in of.values())]
         others = footnotes({k: [one for one in own if one not in shared] for k, own in of.items()})
-        found = [*(one[:1].upper() + one[1:] for one in shared), *others]
+        return (*(one[:1].upper() + one[1:] for one in shared), *others)
+
+    @property
+    def left_told(self) -> str:
+        """A sentence on what is left out, or nothing."""
+        return f"{self.left_out[:1].upper()}{self.left_out[1:]}." if self.left_out else ""
+
+    @property
+    def cautions(self) -> list[str]:
+        """What must stand under everything that shows these runs, in short."""
+        found = self.remarks
         more = len(found) - _MOST_CAUTIONS
         told = [*found[:_MOST_CAUTIONS], *([f"{more} more: fsf runs list"] if more > 0 else [])]
-        left = self.left_out
-        return [*told, *([left[:1].upper() + left[1:]] if left else [])]
+        return [*told, *filter(None, [self.left_told])]
 
     def estimate(self, one: Shown, measure: Measure) -> Estimate:
         """Return a measure of a method with its interval, as ``fsframework.compare`` does.
@@ -365,14 +380,17 @@ def data_of(groups: Sequence[Group]) -> str:
     """Return data sets with the ways and shots of their tasks."""
     shapes: dict[str, dict[str, None]] = {}
     for group in groups:
-        placebo = "placebo" if group.facts.get("placebo") == "true" else ""
-        shape = ", ".join(filter(None, (group.facts["tasks"], placebo)))
-        shapes.setdefault(group.facts["data"], {})[shape] = None
+        shapes.setdefault(group.facts["data"], {})[group.facts["tasks"]] = None
     found = [
         ", ".join(filter(None, (data, _and(list(filter(None, own))))))
         for data, own in shapes.items()
     ]
     found = found if len(found) <= 4 else [*found[:3], f"{len(found) - 3} more"]
+    apart = dict.fromkeys(called(group.apart) for group in groups)
+    if len(some := list(filter(None, apart))) == 1 and len(apart) == 2:
+        found.append(f"with and without {some[0]}")
+    elif groups and all(group.facts.get("placebo") == "true" for group in groups):
+        found.append("placebo")
     return "; ".join(found)
 
 

@@ -410,7 +410,7 @@ ONE_THING: dict[str, tuple[dict[str, object], str]] = {
     "backbone": ({"backbone": "resnet10"}, "resnet10"),
     "option of the backbone": ({"backbone": {"name": "conv64f", "pooling": "mean"}}, "mean"),
     "option of the method": ({"method": {"name": "ncc", "metric": "euclidean"}}, "euclidean"),
-    "words": ({"drop_words": ("red", "green")}, "drop words red, green"),
+    "words": ({"drop_words": ("red", "green")}, "without the words red, green"),
     "placebo": ({"placebo": True}, "no placebo"),
 }
 
