@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import Any
 
 import fsf_statistics
-from fsf_reports._results import Group, Results, Shown, data_of, natural, reading
+from fsf_reports._results import Group, Results, Shown, data_of, natural, reading, title_of
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsf_statistics import FEWEST_RANKED, LEAST_HARM, MOST_WRONG, spearman
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.comparison import values_of
-from fsframework.statistics.facts import facts_of, labelled
+from fsframework.statistics.facts import facts_of, labelled, told_apart
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.values import Estimate
@@ -321,7 +321,7 @@ def _variants(results: Results) -> dict[str, list[tuple[str, Shown]]]:
     found = {}
     for name, shown in of_method.items():
         facts = [{**facts_of(one.run.record), "run": one.name} for one in shown]
-        names = [label or "default" for label in labelled([""] * len(shown), facts)]
+        names = _titles(facts)
         if len(names) > 1:
             pairs = zip(names, shown, strict=True)
             found[name] = sorted(pairs, key=lambda pair: natural(pair[0]))
@@ -481,7 +481,13 @@ def _apart_but_for_shots(groups: Sequence[Group]) -> list[str]:
             k: v for k, v in group.facts.items() if k not in ("tasks", "count", "sampler.n_shot")
         }
         facts.append({**shape, **left})
-    return labelled([""] * len(facts), facts)
+    return _titles(facts)
+
+
+def _titles(facts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return what tells things from each other, as titles."""
+    told = told_apart(facts)
+    return [title_of({name: own[n] for name, own in told.items()}) for n in range(len(facts))]
 
 
 def _shot(n: int) -> str:

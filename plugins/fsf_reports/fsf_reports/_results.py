@@ -33,7 +33,7 @@ from fsframework.statistics.results import (
 )
 from fsframework.values import Estimate, footnotes, label_in_arms
 
-__all__ = ["Group", "Results", "Shown", "data_of", "natural", "reading"]
+__all__ = ["Group", "Results", "Shown", "data_of", "natural", "reading", "title_of"]
 
 
 _MOST_CAUTIONS = 2
@@ -118,8 +118,7 @@ class Group:
     @property
     def panel(self) -> str:
         """What tells these tasks from those of the other groups, as the title of a panel."""
-        off = [f"no {name.replace('_', ' ')}" for name, v in self.told.items() if v == "false"]
-        return called(self.told) or ", ".join(off) or ("default" if self.told else "")
+        return title_of(self.told)
 
     @property
     def tasks(self) -> str:
@@ -326,6 +325,16 @@ def _told_apart(groups: Sequence[Group]) -> tuple[Group, ...]:
         for place, group in enumerate(groups)
     ]
     return tuple(sorted(found, key=lambda g: (data.index(g.facts["data"]), natural(g.title))))
+
+
+def title_of(told: Mapping[str, str]) -> str:
+    """Return what is told of a thing as a title, also where it is that an option is off.
+
+    >>> title_of({"placebo": "true"}), title_of({"placebo": "false"}), title_of({"drop_words": ""})
+    ('placebo', 'no placebo', 'default')
+    """
+    off = [f"no {name.replace('_', ' ')}" for name, value in told.items() if value == "false"]
+    return called(told) or ", ".join(off) or ("default" if told else "")
 
 
 def natural(text: str) -> list[tuple[float, str]]:
