@@ -160,6 +160,20 @@ def counteranimal(root: Path) -> Path:
     return fill(root / "LAION-final", files)
 
 
+FACTORS = (
+    '{"file_name":"ILSVRC2012_val_00004487.JPEG","class":762,"background":1,"color":0,"pose":1,'
+    '"justification":"near, fried","one_word":"close"}',
+    '{"file_name":"ILSVRC2012_val_00003963.JPEG","class":1,"background":0,"color":1,"pose":0,'
+    '"justification":"sepia","one_word":"sepia"}',
+)
+
+
+def imagenet_x(root: Path) -> Path:
+    fill(root, [f"val/n0000000{i}/ILSVRC2012_val_0000{n}.JPEG" for i, n in enumerate((4487, 3963))])
+    (root / "imagenet_x_val_multi_factor.jsonl").write_text("\n".join(FACTORS))
+    return root
+
+
 MINIATURES: dict[str, tuple[Any, set[str], set[str]]] = {
     "pacs": (pacs, {"dog", "guitar"}, set(DOMAINS)),
     "waterbirds": (
@@ -173,6 +187,7 @@ MINIATURES: dict[str, tuple[Any, set[str], set[str]]] = {
     "caltech101": (caltech, {"accordion", "Faces", "Faces_easy", "yin_yang"}, set()),
     "imagenet-r": (renditions, {"n01443537", "n02106662"}, {"art", "sketch", "videogame"}),
     "imagenet-sketch": (sketches, {"n01440764", "n02106662"}, set()),
+    "imagenet-x": (imagenet_x, {"1", "762"}, set()),
     "counteranimal": (counteranimal, {"9 ostrich", "296 ice bear"}, {"common", "counter"}),
 }  # fmt: skip
 
@@ -279,6 +294,18 @@ def test_an_image_of_several_contexts_is_used_once(root: Path) -> None:
         "dog/dog(sofa)/2.jpg": ("sofa", "sofa"),
         "dog/dog(sofa)/4.jpg": ("sofa", "sofa"),
     }
+
+
+def test_factors_are_words(root: Path) -> None:
+    data = read("imagenet-x", imagenet_x(root))
+    words = dict(zip(data.keys, data.metadata["words"], strict=True))
+    assert words == {
+        "n00000000/ILSVRC2012_val_00004487.JPEG": "background;pose",
+        "n00000001/ILSVRC2012_val_00003963.JPEG": "color",
+    }
+    (root / "imagenet_x_val_multi_factor.jsonl").write_text("[1]")
+    with pytest.raises(DataError, match=r"multi_factor\.jsonl: not JSON lines \(each line must"):
+        read("imagenet-x", root)
 
 
 def test_masks_and_images_of_other_parts_are_left_out(root: Path) -> None:
