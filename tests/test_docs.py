@@ -116,12 +116,17 @@ def test_commands_of_the_first_pages_run(page: Path, tmp_path: Path, fsf: Fsf) -
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(images.image(index * 2)).save(path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    domains = ("art_painting", "cartoon", "photo", "sketch")
+    names = [f"{one}/{name}" for one in domains for name in ("dog", "horse", "house", "person")]
+    image_folder(tmp_path / "pacs.zip", names, 16, 32)
     for line in [line for line, whole in commands_of(page) if whole]:
         line = re.sub(r"--tasks \d+", "--tasks 20", line.replace("--seeds 0-2", "--seeds 0"))
         words = shlex.split(line, comments=True)[1:]
         if words[0] in ("run", "sweep") and "--config" not in words:
             words += [] if "--task-file" in words else ["--tasks", "20"]
-            if "folder:./images" not in words:
+            if "pacs:pacs.zip" in words:
+                words += ["--way", "4", "--image-size", "32"]
+            elif "folder:./images" not in words:
                 words += ["-o", "training.epochs=1", "-o", "training.steps=3"]
                 words += [] if "--task-file" in words else ["-o", "dataset.n_per_class=40"]
         done = fsf(*words)
