@@ -28,12 +28,15 @@ _WRAPPERS = ("state_dict_ema", "model_ema", "teacher", "state_dict", "model")
 """Keys under which training checkpoints store the weights, the preferred ones first."""
 
 
-def from_hub(config: Mapping[str, Any], *, offline: bool, extra: str | None = None) -> Path:
+def from_hub(
+    config: Mapping[str, Any], *, offline: bool, option: str, extra: str | None = None
+) -> Path:
     """Return the file of a model's published weights, downloading it if it is not in the cache.
 
     Args:
         config: timm's configuration of the pretrained model.
         offline: make no network call.
+        option: the option that names a file of weights, for messages.
         extra: the requirement that installs the weights without the hub, if one exists.
 
     Raises:
@@ -46,7 +49,7 @@ def from_hub(config: Mapping[str, Any], *, offline: bool, extra: str | None = No
     if not repository:
         raise DataError(
             f"its weights are not on the hub but at {config.get('url')}; download that file and "
-            "pass it with -o backbone.weights=FILE"
+            f"pass it with -o {option}=FILE"
         )
     names = (config["hf_hub_filename"],) if config.get("hf_hub_filename") else _FILES
     reason, only_cached = "network access is turned off", offline
@@ -69,7 +72,7 @@ def from_hub(config: Mapping[str, Any], *, offline: bool, extra: str | None = No
     raise DataError(
         f"its weights are not on this machine, and {reason}; {install}on a machine with a network, "
         f"download https://huggingface.co/{repository}/resolve/main/{names[0]} and pass the file "
-        "with -o backbone.weights=FILE (or use random weights with -o backbone.weights=none)"
+        f"with -o {option}=FILE (or use random weights with -o {option}=none)"
     )
 
 
