@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 from torch import Tensor
 
 from fsf_timm._library import create, load_timm, pretrained_config
-from fsf_timm._packages import PACKAGES, installed
+from fsf_timm._packages import installed_models
 from fsf_timm._provenance import trained_on
 from fsf_timm._published import PUBLISHED, published_tensors
 from fsf_timm._weights import file_of, fill, read_config, read_tensors
@@ -72,7 +72,7 @@ class Timm(Backbone):
     @classmethod
     def installed(cls) -> Sequence[str]:
         """Return the models whose weights come as a package, the smallest first."""
-        return [name.partition(".")[0] for name in PACKAGES if installed(name) is not None]
+        return installed_models()
 
     def __init__(  # noqa: PLR0913 - its parameters are the options
         self,

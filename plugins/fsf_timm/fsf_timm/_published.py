@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from fsf_timm._library import whole_state
-from fsf_timm._packages import EXTRA, PACKAGES, installed, named_by_order
+from fsf_timm._packages import installed, named_by_order, without_hub
 from fsf_timm._weights import from_hub, read_tensors
 
 __all__ = ["PUBLISHED", "published_tensors"]
@@ -40,6 +40,5 @@ def published_tensors(
         where = f"the file of the installed package {packaged}"
         tensors = named_by_order(read_tensors(packaged.path), whole_state(name), where)
         return tensors, where, {"package": str(packaged)}
-    extra = EXTRA if name in PACKAGES else None
-    path = from_hub(config, offline=offline, option=option, extra=extra)
+    path = from_hub(config, offline=offline, option=option, instead=without_hub(name))
     return read_tensors(path), f"the hub's {path.name}", {"repository": str(config["hf_hub_id"])}
