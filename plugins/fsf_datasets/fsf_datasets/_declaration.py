@@ -56,14 +56,25 @@ class Layout:
         kind: one of the four kinds.
         levels: names of the folders above an image, the last one directly above it
             (``folders``).
-        class_: template of the class, with levels in braces (``folders``).
+        class_: template of the class, with levels in braces (``folders``), or columns and groups
+            (``tables``, where an empty one means that ``label`` names the class).
         within: the folder below which images count, if it exists (``folders``).
-        pattern: a regular expression with named groups, searched in each file's name (``folders``).
-        columns: templates of metadata columns, with levels and groups in braces (``folders``).
-        tables: names of the CSV files (``tables``).
+        skip: patterns of paths that are not images of the data set, such as masks (``folders``).
+        merged: whether files of one class with the same name are one image, shown in several
+            folders; its words are the contexts of all (``folders``).
+        lists: for each column its values, and patterns of the text files that list the images
+            with this value (``folders``).
+        pattern: a regular expression with named groups, searched in each file's path (``folders``)
+            or in each row, its cells joined by commas (``tables``).
+        columns: templates of metadata columns, with levels, groups and the tables' columns in
+            braces.
+        tables: names of the tables (``tables``).
         image: the column with the image's file name (``tables``).
         label: the column with the class; ``None`` if each class has its own column, with the value
             1 for the images of that class (``tables``).
+        join: further tables, each with the names of its columns after the image's (``tables``).
+        values: for each column the names that its cells stand for (``tables``).
+        word_cells: the cell that makes a column's name a word of the image (``tables``).
         files: for each split its file, or its files of images and of labels (``pickles``).
         ignore_others: whether images of other classes are not reported, because the published
             files contain some (``folders`` and ``tables``).
@@ -74,11 +85,17 @@ class Layout:
     levels: tuple[str, ...] = ("class",)
     class_: str = "{class}"
     within: str | None = None
+    skip: tuple[str, ...] = ()
+    merged: bool = False
+    lists: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     pattern: re.Pattern[str] | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     tables: tuple[str, ...] = ()
     image: str = "filename"
     label: str | None = "label"
+    join: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    word_cells: str | None = None
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignore_others: bool = False
 
@@ -96,6 +113,9 @@ class Split:
         seed: seed of that draw.
         rotations: degrees by which images are rotated; each rotation of a class is a new class.
         stated: numbers of classes and images of each split, if ``members`` do not give them.
+        class_: the metadata column that names the class, instead of the layout's class.
+        where: the images that belong to the split, by the value of metadata columns.
+        contexts: published number of images in each context.
     """
 
     name: str
@@ -106,6 +126,9 @@ class Split:
     seed: int = 0
     rotations: tuple[int, ...] = ()
     stated: Mapping[str, tuple[int, int]] | None = None
+    class_: str | None = None
+    where: Mapping[str, str] = field(default_factory=dict)
+    contexts: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def _read(self) -> tuple[Mapping[str, Mapping[str, int | None]], Mapping[str, frozenset[str]]]:
@@ -168,8 +191,12 @@ class Declaration:
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
-        """Every class that a split names, without duplicates; empty if splits are drawn."""
-        found = (c for s in self.splits.values() for names in s.members.values() for c in names)
+        """Every class that a split names, without duplicates; empty if splits are drawn.
+
+        Those of splits that name the class by a column are not among them.
+        """
+        usual = (split for split in self.splits.values() if split.class_ is None)
+        found = (c for split in usual for names in split.members.values() for c in names)
         return tuple(dict.fromkeys(found))
 
     def about(self, split: str | None = None) -> About:
@@ -184,7 +211,7 @@ class Declaration:
             layouts={layout.name: self.picture(layout) for layout in self.layouts},
             images_from=self.images_from,
             summary=self.summary,
-            notes=self.notes,
+            notes=(*self.notes, *_published_contexts(chosen)),
             splits={name: dict(split.counts) for name, split in self.splits.items()},
         )
 
@@ -200,8 +227,9 @@ class Declaration:
             return f"PATH/\n{text}" + (f"\n(example of a class: {example})" if example else "")
         if layout.kind == "tables":
             label = layout.label or "one per class with the value 1"
-            columns = f"   columns: {layout.image}, {label}"
+            columns = f"   columns: {layout.image}" + ("" if layout.class_ else f", {label}")
             rows = [f"├── {table}{columns}" for table in layout.tables]
+            rows += [f"├── {table}   {', '.join(names)}" for table, names in layout.join.items()]
             return "\n".join(["PATH/", *rows, "└── images/", "    └── *.jpg, *.png, ..."])
         if layout.kind == "pickles":
             names = [name for group in layout.files.values() for name in group]
@@ -218,6 +246,13 @@ class Declaration:
         if split is None or split.draw is not None:
             return ""
         return next(iter(self.classes), "")
+
+
+def _published_contexts(split: Split | None) -> list[str]:
+    if split is None or not split.contexts:
+        return []
+    counts = ", ".join(f"{name} {count:,}" for name, count in split.contexts.items())
+    return [f"Published images of each context: {counts}."]
 
 
 def _branch(depth: int, name: str) -> str:
@@ -301,6 +336,10 @@ _TYPES: dict[str, Any] = {
     "a list of strings": _texts,
     "a non-empty list of strings": lambda v: _texts(v) and bool(v),
     "a table": lambda v: isinstance(v, dict),
+    "a table of strings": lambda v: isinstance(v, dict) and _texts([*v.values()]),
+    "a table of numbers of images": lambda v: (
+        isinstance(v, dict) and all(_is_int(n) and n >= 0 for n in v.values())
+    ),
     "a list of tables": lambda v: (
         isinstance(v, list) and bool(v) and all(isinstance(t, dict) for t in v)
     ),
@@ -389,11 +428,7 @@ def _layout(table: _Table) -> Layout:
     if kind == "folders":
         options |= _folders(table)
     elif kind == "tables":
-        options["tables"] = tuple(table.take("tables", "a non-empty list of strings"))
-        options["image"] = table.take("image", "a string", "filename")
-        one_hot = table.take("one_hot", "true or false", False)
-        label = table.take("label", "a string", "label")
-        options["label"] = None if one_hot else label
+        options |= _tables(table)
     elif kind == "pickles":
         files = table.take("files", "a table")
         for split, names in files.items():
@@ -412,6 +447,63 @@ def _layout(table: _Table) -> Layout:
 def _folders(table: _Table) -> dict[str, Any]:
     levels = tuple(table.take("levels", "a non-empty list of strings", ["class"]))
     class_ = table.take("class", "a string", "{class}")
+    lists = {name: _strings(inner) for name, inner in table.tables("lists")}
+    expression, columns = _columns(table, [*levels, *lists])
+    _demand_template(table, "class", class_, levels)
+    if not placeholders(class_):
+        raise table.fail("class", f"must contain a level in braces, not {class_!r}")
+    groups = list(expression.groupindex) if expression else []
+    # A level, group or list without a column of its name becomes a column.
+    own = [n for n in (*levels, *groups, *lists) if n not in ("class", "_") and n not in columns]
+    merged = table.take("merged", "true or false", False)
+    if merged and "context" not in {*own, *columns}:
+        raise table.fail("merged", "needs a level or group called context")
+    return {
+        "levels": levels,
+        "class_": class_,
+        "within": table.take("within", "a string", None),
+        "skip": tuple(table.take("skip", "a list of strings", [])),
+        "merged": merged,
+        "lists": lists,
+        "pattern": expression,
+        "columns": {**{name: f"{{{name}}}" for name in own}, **columns},
+    }
+
+
+def _tables(table: _Table) -> dict[str, Any]:
+    one_hot = table.take("one_hot", "true or false", False)
+    label = table.take("label", "a string", "label")
+    class_ = table.take("class", "a string", "")
+    values = {name: _strings(inner) for name, inner in table.tables("values")}
+    expression, columns = _columns(table, None)
+    _demand_template(table, "class", class_, None)
+    join = table.take("join", "a table", {})
+    for file, names in join.items():
+        if not _texts(names) or not names:
+            raise table.fail(f"join.{file}", "must be a list of the names of its columns")
+    return {
+        "tables": tuple(table.take("tables", "a non-empty list of strings")),
+        "image": table.take("image", "a string", "filename"),
+        "label": None if one_hot else label,
+        "class_": class_,
+        "join": {file: tuple(names) for file, names in join.items()},
+        "values": values,
+        "word_cells": table.take("word_cells", "a string", None),
+        "pattern": expression,
+        "columns": columns,
+    }
+
+
+def _columns(
+    table: _Table, known: Sequence[str] | None
+) -> tuple[re.Pattern[str] | None, dict[str, str]]:
+    """Return the pattern and the templates of metadata columns.
+
+    Args:
+        table: the layout.
+        known: the names that a template may use besides the groups of the pattern; ``None`` for
+            any, because only the user's files tell them.
+    """
     pattern = table.take("pattern", "a string", None)
     columns = table.take("columns", "a table", {})
     expression = None
@@ -421,25 +513,17 @@ def _folders(table: _Table) -> dict[str, Any]:
         except ValueError as error:
             raise table.fail("pattern", f"must be a regular expression: {error}") from None
     groups = list(expression.groupindex) if expression else []
-    for key, template, known in [
-        ("class", class_, levels),
-        *((f"columns.{name}", t, [*levels, *groups]) for name, t in columns.items()),
-    ]:
-        _demand_template(table, key, template, known)
-    if not placeholders(class_):
-        raise table.fail("class", f"must contain a level in braces, not {class_!r}")
-    # A level or group without a column of its name becomes a column.
-    own = [n for n in (*levels, *groups) if n not in ("class", "_") and n not in columns]
-    return {
-        "levels": levels,
-        "class_": class_,
-        "within": table.take("within", "a string", None),
-        "pattern": expression,
-        "columns": {**{name: f"{{{name}}}" for name in own}, **columns},
-    }
+    for name, template in columns.items():
+        every = None if known is None else [*known, *groups]
+        _demand_template(table, f"columns.{name}", template, every)
+    return expression, columns
 
 
-def _demand_template(table: _Table, key: str, template: Any, known: Sequence[str]) -> None:
+def _strings(table: _Table) -> dict[str, str]:
+    return {key: table.take(key, "a string") for key in list(table.raw)}
+
+
+def _demand_template(table: _Table, key: str, template: Any, known: Sequence[str] | None) -> None:
     try:
         names = placeholders(template)
         # A width, such as {class:>1000000000}, could make a text of any size.
@@ -449,7 +533,7 @@ def _demand_template(table: _Table, key: str, template: Any, known: Sequence[str
     if not plain:
         raise table.fail(key, f"must be a string with names in braces, not {template!r}") from None
     for name in names:
-        if name not in known:
+        if known is not None and name not in known:
             raise table.fail(key, f"contains {{{name}}}; allowed in braces: {', '.join(known)}")
 
 
@@ -476,6 +560,9 @@ def _split(name: str, table: _Table) -> Split:
         seed=table.take("seed", "an integer of at least 0", 0),
         rotations=tuple(table.take("rotations", "a list of 0, 90, 180 and 270", [])),
         stated=None if stated is None else {s: (pair[0], pair[1]) for s, pair in stated.items()},
+        class_=table.take("class", "a string", None),
+        where=table.take("where", "a table of strings", {}),
+        contexts=table.take("contexts", "a table of numbers of images", {}),
     )
     table.finish()
     _demand_disjoint(found.inline or {}, f"{table.file}: splits.{name}")

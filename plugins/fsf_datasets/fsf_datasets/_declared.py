@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -80,6 +81,8 @@ class Declared(ImageFileDataset):
             raise _not_found(declaration, self._tree, tried)
         self.layout = found.layout
         self._problems = [*found.problems]
+        if chosen is not None:
+            _select(found, chosen, self.path)
         kept = self._keep_chosen(found, chosen)
         turns = chosen.rotations if chosen else ()
         self._set_images(found, kept, turns)
@@ -151,6 +154,7 @@ class Declared(ImageFileDataset):
             self.splits = _in_order(_turned(chosen), present)
         if chosen is not None:
             self._problems += _problems(found, chosen, self._declared, self.splits, self._sizes())
+            self._problems += _other_contexts(chosen, self.metadata.get("context", ()))
         if found.unknown:
             self._problems.append(_unknown(found))
         if found.unmatched:
@@ -270,6 +274,36 @@ def _chosen(declaration: Declaration, split: str | None, file: Path | None) -> S
         f"split must be a split of {declaration.name} ({known}), not {split!r}; pass a file of "
         "classes as split_file"
     )
+
+
+def _select(found: Found, chosen: Split, path: Path) -> None:
+    """Keep the images of a split that selects them by a column, with the classes that it names.
+
+    Raises:
+        DataError: the files do not give a column that the split needs, or no image is left.
+    """
+    own = [chosen.class_] if chosen.class_ else []
+    for column in (*chosen.where, *own):
+        if not any(found.columns.get(column, ())):
+            raise DataError(
+                f"{path}: the split {chosen.name!r} needs the {column} of each image, which no "
+                "file here gives"
+            )
+    if chosen.where:
+        rows = [found.columns[column] for column in chosen.where]
+        wanted = tuple(chosen.where.values())
+        kept = [i for i, row in enumerate(zip(*rows, strict=True)) if row == wanted]
+        if not kept:
+            named = " and ".join(f"{column} {value!r}" for column, value in chosen.where.items())
+            raise DataError(f"{path}: the split {chosen.name!r} has the images with {named}; none")
+        found.keep(kept)
+    if chosen.class_:
+        members = {name for names in chosen.members.values() for name in names}
+        names = found.columns[chosen.class_]
+        known = [i for i, name in enumerate(names) if name and (not members or name in members)]
+        found.keep(known)
+        found.classes = list(found.columns[chosen.class_])
+        found.placed.clear()
 
 
 def _best(declaration: Declaration, tree: Tree) -> tuple[Found, list[Found]]:
@@ -446,6 +480,19 @@ def _other_sizes(chosen: Split, sizes: Mapping[str, int]) -> list[str]:
     if not other:
         return []
     return [f"{counted(len(other), 'class')} with other numbers of images: {first_few(other)}"]
+
+
+def _other_contexts(chosen: Split, contexts: Sequence[str]) -> list[str]:
+    """Return the contexts whose number of images differs from the published one."""
+    here = Counter(contexts)
+    other = [
+        f"{name!r} {here[name]:,} (published {count:,})"
+        for name, count in chosen.contexts.items()
+        if here[name] != count
+    ]
+    if not other:
+        return []
+    return [f"{counted(len(other), 'context')} with other numbers of images: {first_few(other)}"]
 
 
 def _unknown(found: Found) -> str:

@@ -68,3 +68,9 @@ class Found:
         """Add the images of a class."""
         self.classes.extend([name] * len(files))
         self.files.extend(files)
+
+    def keep(self, indices: Sequence[int]) -> None:
+        """Keep only some of the images, which are separate files."""
+        self.classes = [self.classes[i] for i in indices]
+        self.files = [self.files[i] for i in indices]
+        self.columns = {name: [own[i] for i in indices] for name, own in self.columns.items()}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from fsf_datasets._arrays import find_cifar, find_pickles
 from fsf_datasets._class_names import ClassNames
-from fsf_datasets._declaration import Layout
+from fsf_datasets._declaration import Layout, placeholders
 from fsf_datasets._found import Found, split_of_name
-from fsf_datasets._messages import counted, first_few, quoted, reason
+from fsf_datasets._messages import counted, first_few, quoted
 from fsf_datasets._patterns import search_names
-from fsf_datasets._tables import csv_lines, is_missing
+from fsf_datasets._tables import is_missing, table_lines
 from fsf_datasets._trees import ENDINGS, Tree, ending
 from fsframework.interfaces import DataError
 
@@ -52,7 +54,7 @@ class _Place:
 def _find_folders(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
     found = Found(layout.name)
     members: dict[str, list[str]] = defaultdict(list)
-    for file in _images_within(tree, layout.within):
+    for file in _images_within(tree, layout):
         members[file.rpartition("/")[0]].append(file)
     if not members:
         return found
@@ -76,23 +78,32 @@ def _find_folders(layout: Layout, tree: Tree, names: ClassNames | None) -> Found
             found.placed[place.name].add(place.split)
         found.add(place.name, files)
         levels += [place.levels] * len(files)
-    _add_columns(found, layout, levels)
+    _add_columns(found, layout, levels, _listed(tree, layout))
+    if layout.merged:
+        _merge(found)
+    _demand_one_spelling(spellings, tree)
+    if loose:
+        found.problems.append(f"left out, not in a class folder: {counted(loose, 'image')}")
+    return found
+
+
+def _demand_one_spelling(spellings: Mapping[str, Mapping[str, str]], tree: Tree) -> None:
     for name, written in spellings.items():
         if len(written) > 1:
             raise DataError(
                 f"{tree.root}: the folders {quoted(list(written.values()))} all mean the class "
                 f"{name!r}; keep one"
             )
-    if loose:
-        found.problems.append(f"left out, not in a class folder: {counted(loose, 'image')}")
-    return found
 
 
-def _images_within(tree: Tree, within: str | None) -> Sequence[str]:
-    if within is None:
-        return tree.images
-    mark = f"/{within.casefold()}/"
-    return [name for name in tree.images if mark in f"/{name.casefold()}"] or tree.images
+def _images_within(tree: Tree, layout: Layout) -> Sequence[str]:
+    images: Sequence[str] = tree.images
+    if layout.within is not None:
+        mark = f"/{layout.within.casefold()}/"
+        images = [name for name in images if mark in f"/{name.casefold()}"] or images
+    if layout.skip:
+        images = [n for n in images if not any(fnmatchcase(n, one) for one in layout.skip)]
+    return images
 
 
 def _common(folders: Iterable[tuple[str, ...]], levels: int) -> int:
@@ -133,21 +144,76 @@ def _place(
     return nearest
 
 
-def _add_columns(found: Found, layout: Layout, levels: Sequence[Mapping[str, str]]) -> None:
-    """Add the columns of a layout, from the levels of each image and the pattern."""
+def _add_columns(
+    found: Found,
+    layout: Layout,
+    levels: Sequence[Mapping[str, str]],
+    listed: Mapping[str, Mapping[str, str]],
+) -> None:
+    """Add the columns of a layout, from the levels of each image, the pattern and the lists."""
     if not layout.columns:
         return
     values = list(levels)
+    for column, held in listed.items():
+        depth = len(layout.levels) + 1
+        values = [
+            {**own, column: held.get(_end(file, depth), "")}
+            for own, file in zip(values, found.files, strict=True)
+        ]
     if layout.pattern is not None:
         matches = search_names(layout.pattern, found.files)
         found.unmatched = [f for f, m in zip(found.files, matches, strict=True) if m is None]
         none = dict.fromkeys(layout.pattern.groupindex, "")
-        values = [{**own, **(m or none)} for own, m in zip(levels, matches, strict=True)]
+        values = [{**own, **(m or none)} for own, m in zip(values, matches, strict=True)]
     for column, template in layout.columns.items():
-        found.columns[column] = [template.format_map(value) for value in values]
+        if column not in layout.lists or listed[column]:
+            found.columns[column] = [template.format_map(value) for value in values]
+
+
+def _listed(tree: Tree, layout: Layout) -> dict[str, dict[str, str]]:
+    """Return for each column of lists the value of every image that a list names.
+
+    An image is known by the end of its path, because lists hold paths of other machines too.
+    """
+    depth = len(layout.levels) + 1
+    found: dict[str, dict[str, str]] = {}
+    for column, patterns in layout.lists.items():
+        held = found[column] = {}
+        for value, pattern in patterns.items():
+            for name in tree.names:
+                if fnmatchcase(name, pattern):
+                    for cells in table_lines(tree, name):
+                        # A number after the path is the class.
+                        path = " ".join(cells[:-1] if cells[-1].isdecimal() else cells)
+                        held[_end(path, depth)] = value
+    return found
+
+
+def _end(path: str, parts: int) -> str:
+    return "/".join(path.split("/")[-parts:])
+
+
+def _merge(found: Found) -> None:
+    """Make images of one class with the same file name one; its words are all its contexts."""
+    contexts: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    rows = zip(found.classes, found.files, found.columns["context"], strict=True)
+    for index, (name, file, context) in enumerate(rows):
+        contexts[name, _end(file, 1)].setdefault(context, index)
+    found.keep([min(places.values()) for places in contexts.values()])
+    found.columns["words"] = [";".join(places) for places in contexts.values()]
 
 
 # --- tables ----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Row:
+    """An image in a table: its file, its class and its metadata."""
+
+    file: str
+    label: str
+    columns: Mapping[str, str]
+    matched: bool
 
 
 def _find_tables(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
@@ -156,38 +222,44 @@ def _find_tables(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
     if not tables:
         return found
     images = _Images(tree)
-    rows: dict[str, list[str]] = defaultdict(list)
+    joined = _joined(tree, layout)
+    rows: dict[str, dict[str, _Row]] = defaultdict(dict)
     for table in tables:
         missing: list[str] = []
         ambiguous: list[str] = []
         split = split_of_name(table.rpartition("/")[2].partition(".")[0])
-        for file, label in _rows(tree, table, layout):
-            name = label if names is None else names(label)
+        for row in _rows(tree, table, layout, joined):
+            name = row.label if names is None else names(row.label)
             if name is None:
-                found.unknown[label] += 1
+                found.unknown[row.label] += 1
                 continue
             if split is not None:
                 found.placed[name].add(split)
-            places = images.find(file, label, table)
+            places = images.find(row.file, row.label, table)
             if len(places) == 1:
-                rows[name].append(places[0])
+                rows[name].setdefault(places[0], row)
             else:
-                (ambiguous if places else missing).append(file)
-        last = table.rpartition("/")[2]
-        if missing:
-            found.problems.append(
-                f"{last} lists {counted(len(missing), 'missing image')}: {quoted(missing)}"
-            )
-        if ambiguous:
-            number = counted(len(ambiguous), "image")
-            found.problems.append(
-                f"left out, listed in {last} but found more than once: {number}: "
-                f"{quoted(ambiguous)}"
-            )
-    for name, files in rows.items():
-        found.add(name, list(dict.fromkeys(files)))
-    found.sources = tuple(tables)
+                (ambiguous if places else missing).append(row.file)
+        found.problems += _not_found(table.rpartition("/")[2], missing, ambiguous)
+    for name, own in rows.items():
+        found.add(name, list(own))
+    kept = [row for own in rows.values() for row in own.values()]
+    for column in kept[0].columns if kept else ():
+        found.columns[column] = [row.columns[column] for row in kept]
+    found.unmatched = [row.file for row in kept if not row.matched]
+    further = [table for name in layout.join if (table := tree.nearest(name)) is not None]
+    found.sources = (*tables, *further)
     return found
+
+
+def _not_found(table: str, missing: Sequence[str], ambiguous: Sequence[str]) -> Iterator[str]:
+    if missing:
+        yield f"{table} lists {counted(len(missing), 'missing image')}: {quoted(missing)}"
+    if ambiguous:
+        yield (
+            f"left out, listed in {table} but found more than once: "
+            f"{counted(len(ambiguous), 'image')}: {quoted(ambiguous)}"
+        )
 
 
 class _Images:
@@ -216,44 +288,98 @@ class _Images:
         return found
 
 
-def _rows(tree: Tree, table: str, layout: Layout) -> list[tuple[str, str]]:
-    """Return file name and class of each row; cells beyond the header are ignored."""
-    place = tree.place(table)
-    try:
-        stream = tree.open(table)
-    except OSError as error:
-        raise DataError(f"{place}: cannot be read ({reason(error)})") from None
-    lines = csv_lines(stream, place, skipinitialspace=True)
-    header = [cell.strip() for cell in lines[0]] if lines else []
-    for needed in (layout.image, *([layout.label] if layout.label else [])):
-        if needed not in header:
-            held = first_few(header, most=20) or "nothing"
-            raise DataError(f"{place}: row 1 must name the column {needed}, not {held}")
-    image = header.index(layout.image)
-    label = header.index(layout.label) if layout.label else None
-    found, wrong = [], []
-    for number, cells in enumerate(lines[1:], start=2):
-        if not any(cells):
-            continue
-        name = _label(cells, header, image) if label is None else "".join(cells[label : label + 1])
-        file, name = "".join(cells[image : image + 1]).strip(), name.strip()
-        if not is_missing(file) and not is_missing(name):
-            found.append((file, name))
-        else:
-            wrong.append(f"row {number} has no image or no class")
-    if wrong:
-        raise DataError(f"{place}: {first_few(wrong, joint='; ')}")
+def _joined(tree: Tree, layout: Layout) -> dict[str, dict[str, str]]:
+    """Return for each image the values of the further tables; those of missing tables are empty."""
+    empty = {name: "" for names in layout.join.values() for name in names}
+    found: dict[str, dict[str, str]] = defaultdict(empty.copy)
+    for table, names in layout.join.items():
+        place = tree.nearest(table)
+        for cells in () if place is None else table_lines(tree, place):
+            found[cells[0]] |= dict(zip(names, cells[1:], strict=False))
     return found
 
 
-def _label(cells: Sequence[str], header: Sequence[str], image: int) -> str:
-    """Return the name of the only column with the value 1; empty if there is not exactly one."""
-    ones = [
-        name
-        for place, (name, cell) in enumerate(zip(header, cells, strict=False))
-        if place != image and cell.strip() in ("1", "1.0")
-    ]
+def _rows(
+    tree: Tree, table: str, layout: Layout, joined: Mapping[str, Mapping[str, str]]
+) -> Iterator[_Row]:
+    """Yield each row; cells beyond the header are ignored.
+
+    Raises:
+        DataError: rows have no image or no class.
+    """
+    matches: Iterable[Mapping[str, str] | None] = itertools.repeat({})
+    none: dict[str, str] = {}
+    if layout.pattern is not None:
+        texts = [",".join(cells.values()) for _, cells in _cells(tree, table, layout)]
+        matches = search_names(layout.pattern, texts)
+        none = dict.fromkeys(layout.pattern.groupindex, "")
+    wrong = []
+    for (number, cells), match in zip(_cells(tree, table, layout), matches, strict=False):
+        file = cells[layout.image]
+        values = {**cells, **(joined[file] if layout.join else {}), **none, **(match or {})}
+        for column, names in layout.values.items():
+            values[column] = names.get(values[column], values[column])
+        label = _class(values, layout)
+        if is_missing(file) or is_missing(label):
+            wrong.append(f"row {number} has no image or no class")
+            continue
+        columns = {name: how.format_map(values) for name, how in layout.columns.items()}
+        if layout.word_cells is not None:
+            columns["words"] = _words(cells, layout)
+        yield _Row(file, label, columns, match is not None)
+    if wrong:
+        raise DataError(f"{tree.place(table)}: {first_few(wrong, joint='; ')}")
+
+
+def _cells(tree: Tree, table: str, layout: Layout) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the number of each row and its cells by the names of the columns.
+
+    A text file may begin with the number of its rows, and need not name the column of the image.
+
+    Raises:
+        DataError: the header lacks a column that the layout needs.
+    """
+    lines = enumerate(table_lines(tree, table), start=1)
+    _, header = next(lines, (1, []))
+    if not table.casefold().endswith(".csv"):
+        if len(header) == 1 and header[0].isdecimal():
+            _, header = next(lines, (2, []))
+        header = [layout.image, *(name for name in header if name != layout.image)]
+    for needed in _needed(layout):
+        if needed not in header:
+            held = first_few(header, most=20) or "nothing"
+            raise DataError(f"{tree.place(table)}: row 1 must name the column {needed}, not {held}")
+    none = dict.fromkeys(header, "")
+    for number, cells in lines:
+        if any(cells):
+            yield number, none | dict(zip(header, cells, strict=False))
+
+
+def _needed(layout: Layout) -> list[str]:
+    """Return the columns that a table must have."""
+    templates = [layout.class_, *layout.columns.values()]
+    named = [name for template in templates for name in placeholders(template)]
+    elsewhere = {name for names in layout.join.values() for name in names}
+    elsewhere |= set(layout.pattern.groupindex if layout.pattern else ())
+    label = [layout.label] if layout.label and not layout.class_ else []
+    return [layout.image, *label, *(name for name in named if name not in elsewhere)]
+
+
+def _class(values: Mapping[str, str], layout: Layout) -> str:
+    """Return the class of a row; empty if not exactly one column of one-hot labels has a 1."""
+    if layout.class_:
+        return layout.class_.format_map(values)
+    if layout.label is not None:
+        return values[layout.label]
+    ones = [n for n, cell in values.items() if n != layout.image and cell in ("1", "1.0")]
     return ones[0] if len(ones) == 1 else ""
+
+
+def _words(cells: Mapping[str, str], layout: Layout) -> str:
+    """Return the names of the columns with the cell that makes them words, but not the class's."""
+    own = placeholders(layout.class_)
+    named = [name for name, cell in cells.items() if cell == layout.word_cells and name not in own]
+    return ";".join(name.replace("_", " ").casefold() for name in named)
 
 
 _FINDERS: dict[str, Callable[[Layout, Tree, ClassNames | None], Found]] = {

@@ -6,18 +6,19 @@ import csv
 import functools
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from fsf_datasets._messages import first_few, reason
+from fsf_datasets._trees import Tree
 from fsframework.interfaces import DataError
 from fsframework.values import IntArray, Texts, read_csv, text_lines
 
-__all__ = ["Table", "csv_lines", "is_missing", "read_table"]
+__all__ = ["Table", "is_missing", "read_table", "table_lines"]
 
 _MISSING = r"^([+-]*[nN][aA][nN]|NaT|<NA>|#N/A)?$"
 """Spellings of a missing value in the tables of pandas, R and spreadsheets."""
@@ -31,24 +32,31 @@ class Table:
     rows: IntArray
 
 
-def csv_lines(stream: BinaryIO, place: str | Path, **how: Any) -> list[list[str]]:
-    """Return the cells of each row of a CSV file, and close the stream.
-
-    Args:
-        stream: the content.
-        place: the file, for messages.
-        how: arguments of ``csv.reader``.
+def table_lines(tree: Tree, name: str) -> Iterator[list[str]]:
+    """Yield the cells of each row: of a CSV file, or of a text file, separated by white space.
 
     Raises:
-        DataError: it is not a CSV file or not UTF-8 text.
+        DataError: the file cannot be read, or is not a CSV file or not UTF-8 text.
     """
+    place = tree.place(name)
     try:
-        return list(csv.reader(text_lines(stream), strict=True, **how))
+        stream = tree.open(name)
     except OSError as error:
-        raise DataError(f"{place}: not a CSV file ({reason(error)})") from None
+        raise DataError(f"{place}: cannot be read ({reason(error)})") from None
+    is_csv = name.casefold().endswith(".csv")
+    what = "a CSV file" if is_csv else "a text file"
+    try:
+        lines = text_lines(stream)
+        if is_csv:
+            for cells in csv.reader(lines, strict=True, skipinitialspace=True):
+                yield [cell.strip() for cell in cells]
+        else:
+            yield from (line.split() for line in lines if line.strip())
+    except OSError as error:
+        raise DataError(f"{place}: not {what} ({reason(error)})") from None
     except csv.Error as error:
         why = str(error).replace("unexpected end of data", "a quotation mark is not closed")
-        raise DataError(f"{place}: not a CSV file ({why})") from None
+        raise DataError(f"{place}: not {what} ({why})") from None
 
 
 def read_table(file: Path, needed: Sequence[str]) -> Table:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 from torch import Tensor
 
 from fsf_timm._library import create, load_timm, pretrained_config, whole_state
-from fsf_timm._packages import EXTRA, PACKAGES, installed, named_by_order
+from fsf_timm._packages import installed, installed_models, named_by_order, without_hub
 from fsf_timm._provenance import trained_on
 from fsf_timm._weights import file_of, fill, from_hub, read_config, read_tensors
 from fsframework.interfaces import Backbone, DataError, OptionError, Preprocessing
@@ -73,7 +73,7 @@ class Timm(Backbone):
     @classmethod
     def installed(cls) -> Sequence[str]:
         """Return the models whose weights come as a package, the smallest first."""
-        return [name.partition(".")[0] for name in PACKAGES if installed(name) is not None]
+        return installed_models()
 
     def __init__(  # noqa: PLR0913 - its parameters are the options
         self,
@@ -210,7 +210,7 @@ class Timm(Backbone):
             read = read_tensors(packaged.path)
             tensors = named_by_order(read, whole_state(name), where)
             return tensors, where, {"package": str(packaged)}
-        path = from_hub(self._published, offline=offline, extra=EXTRA if name in PACKAGES else None)
+        path = from_hub(self._published, offline=offline, instead=without_hub(name))
         repository = {"repository": str(self._published["hf_hub_id"])}
         return read_tensors(path), f"the hub's {path.name}", repository
 

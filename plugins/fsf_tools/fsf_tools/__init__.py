@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_tools.attributes.agreement import agreement
+    from fsf_tools.attributes.simulated_errors import effect_of_errors
     from fsf_tools.attributes.statistics import attribute_statistics
+    from fsf_tools.attributes.truth import detection_errors
     from fsf_tools.cached import cache_size, clean_cache
+    from fsf_tools.collecting import add_results
     from fsf_tools.data.adding import add_dataset, remove_dataset
     from fsf_tools.data.catalogue import datasets
     from fsf_tools.data.embedding import embed_images
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_dataset",
+    "add_results",
     "agreement",
     "attribute_statistics",
     "cache_size",
@@ -25,6 +29,8 @@ __all__ = [
     "clean_cache",
     "datasets",
     "describe_plugin",
+    "detection_errors",
+    "effect_of_errors",
     "embed_images",
     "export_jsonl",
     "installed_plugins",
@@ -36,6 +42,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "add_dataset": "data.adding",
+    "add_results": "collecting",
     "agreement": "attributes.agreement",
     "attribute_statistics": "attributes.statistics",
     "cache_size": "cached",
@@ -43,6 +50,8 @@ _HOME = {
     "clean_cache": "cached",
     "datasets": "data.catalogue",
     "describe_plugin": "installed",
+    "detection_errors": "attributes.truth",
+    "effect_of_errors": "attributes.simulated_errors",
     "embed_images": "data.embedding",
     "export_jsonl": "task_lines",
     "installed_plugins": "installed",
