@@ -100,7 +100,7 @@ def headline_of_run(run: Run) -> RunHeadline:
     of_arms = {head: e for head, e in same.items() if len(e.arms) == 1}
     if len(main.arms) > 1:
         sentence = loss_told(label, called, main, list(of_arms.values()))
-        notes.append(gap_told(of_arms))
+        notes += [told for name, told in gap_told(of_arms).items() if name in shown]
         notes += limits_told({head: {label: e} for head, e in shown.items()}, main.arms)
     notes += [f"note: {caution}" for caution in record.cautions]
     return RunHeadline((sentence,), tuple(notes), label, shown)
@@ -148,12 +148,17 @@ def reading_told(estimates: Sequence[Estimate]) -> str:
     )
 
 
-def gap_told(of_arms: Mapping[str, Estimate]) -> str:
-    """Return what gap and drop are made of, from the value of each arm by its label."""
+def gap_told(of_arms: Mapping[str, Estimate]) -> dict[str, str]:
+    """Return what gap and drop are made of by name, from the value of each arm by its label."""
     first, control = next(iter(of_arms.items()))
     terms = " − ".join(of_arms if control.higher_is_better else [*of_arms][::-1])
-    drop = f"drop = gap as a share of {first} beyond guessing ({_guessed(control)}); "
-    return f"gap = {terms}; {'' if control.guessing is None else drop}larger is worse."
+    drop = f"gap as a share of {first} beyond guessing ({_guessed(control)})"
+    found = {"gap": f"{terms}; larger is worse", "drop": f"{drop}; larger is worse"}
+    return {
+        name: f"{name} = {told}."
+        for name, told in found.items()
+        if name == "gap" or control.guessing is not None
+    }
 
 
 def limits_told(

@@ -27,7 +27,8 @@ def dataset_of(record: RunRecord) -> str:
 def words_of(record: RunRecord) -> str:
     """Return where the words of the images come from, and which were dropped."""
     detector, settings = record.components.get("detector"), record.settings
-    source = settings.get("attributes") or "the data set's own"
+    usual = "those of the tasks" if settings.get("task_file") else "the data set's own"
+    source = settings.get("attributes") or usual
     if detector is not None:
         source = f"detected by {detector.called}"
     dropped = [

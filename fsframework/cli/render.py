@@ -195,8 +195,9 @@ def _what(run: Run) -> Iterator[str]:
     if record.imported is not None:
         yield from _imported(record)
         return
-    assert record.method is not None
-    assert record.backbone is not None
+    if record.method is None or record.backbone is None:  # a task set
+        yield f"{dataset_of(record)}: {_tasks(record)}"
+        return
     precision = record.settings.get("precision", "fp32")
     yield (
         f"{record.method.called} with {record.backbone.called} on {dataset_of(record)}: "
@@ -222,7 +223,9 @@ def _tasks(record: RunRecord) -> str:
     if record.training_seed not in (None, tested.seed):
         seeds = f"task seed {tested.seed}, training seed {record.training_seed}"
     queries = "1 query" if tested.n_query == 1 else f"{tested.n_query} queries"
-    return f"{sampler} tasks, {tested.shape}, {queries} per class, {seeds}"
+    file = record.given.get("task_file")
+    sampler = f"{sampler} tasks" + (f" of {file}" if file else "")
+    return f"{sampler}, {tested.shape}, {queries} per class, {seeds}"
 
 
 def _imported(record: RunRecord) -> list[str]:

@@ -44,11 +44,6 @@ class Kind:
         """Entry-point group of its plugins."""
         return f"{top_level(self.target)}.{self.name}s"
 
-    @property
-    def interface(self) -> str:
-        """Name of its interface."""
-        return self.target.rpartition(":")[2]
-
     def load(self) -> type[Any]:
         """Import and return the interface."""
         module, _, name = self.target.partition(":")

@@ -152,8 +152,7 @@ class Registry:
             PluginError: it is abstract.
         """
         if inspect.isabstract(cls):
-            missing = ", ".join(sorted(cls.__abstractmethods__))
-            raise PluginError(f"{kind} {cls.__name__} is abstract: it lacks {missing}")
+            raise PluginError(f"{kind} {cls.__name__} {_abstract(cls)}")
         target = f"{cls.__module__}:{cls.__qualname__}"
         # A class of a script does not hand its name down to those derived from it.
         plugin = Plugin(kind, _name_of(cls, vars(cls).get("name")), target, "a script", "-")
@@ -212,17 +211,25 @@ class Registry:
         except OSError as error:
             raise PluginError(f"plugin file {path}: cannot be read ({error.strerror})") from None
         module = _import_file(path)
+        classes = [one for one in vars(module).values() if inspect.isclass(one)]
+        own = [cls for cls in classes if cls.__module__ == module.__name__]
         found = []
-        for cls in vars(module).values():
-            own = inspect.isclass(cls) and cls.__module__ == module.__name__
-            kind = kind_of(cls) if own and not inspect.isabstract(cls) else None
+        for cls in own:
+            kind = None if inspect.isabstract(cls) else kind_of(cls)
             if kind not in (None, "command"):
                 plugin = Plugin(kind, _name_of(cls, cls.name), str(path), "a file", "-")
                 found.append(self._remember(plugin, cls))
                 self._of_files[plugin] = None
         if not found:
-            interfaces = ", ".join(sorted(kind.interface for kind in self.kinds.values()))
-            raise PluginError(f"plugin file {path}: defines no concrete subclass of {interfaces}")
+            abstract = [
+                f" ({cls.__name__} {_abstract(cls)})" for cls in own if inspect.isabstract(cls)
+            ]
+            modules = [cls.__name__ for cls in own if hasattr(cls, "state_dict")]
+            hint = f"; in Python fsf.run(backbone={modules[0]}()) takes a module" if modules else ""
+            raise PluginError(
+                f"plugin file {path}: defines no class derived from one of fsframework.interfaces, "
+                f"such as FewShotMethod or Backbone{''.join(abstract) or hint}"
+            )
         return found
 
     def _import(self, plugin: Plugin) -> Any:
@@ -251,8 +258,7 @@ class Registry:
             cause = f"is {what}, not a subclass of {interface.__name__}"
             raise _failure(plugin, cause, f"derive it from {kind.target.replace(':', '.')}")
         if inspect.isabstract(cls):
-            missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
-            raise _failure(plugin, f"is abstract: it lacks {missing}", "implement them")
+            raise _failure(plugin, _abstract(cls), "implement them")
 
     def _require_sound(self, plugin: Plugin) -> None:
         if plugin.status != "ok":
@@ -285,6 +291,10 @@ def _claimed(kind: str, name: str, plugins: Iterable[Plugin]) -> PluginError:
 
 def _failure(plugin: Plugin, cause: str, hint: str) -> PluginError:
     return PluginError(f"{plugin.described()} {cause} (hint: {hint})")
+
+
+def _abstract(cls: type[Any]) -> str:
+    return f"is abstract: it lacks {', '.join(sorted(cls.__abstractmethods__))}"
 
 
 def _name_of(cls: type[Any], own: str | None) -> str:

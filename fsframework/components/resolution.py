@@ -122,8 +122,15 @@ class Component:
         Raises:
             FsfError: the constructor refused an option; its message is passed on.
         """
-        if self.instance is not None:
-            return self._copied_instance()
+        made = self._constructed() if self.instance is None else self._copied_instance()
+        if hasattr(made, "state_dict") and "_modules" not in vars(made):
+            raise PluginError(
+                f"{self.kind} {self.name}: the constructor of {self.cls.__name__} does not call "
+                "super().__init__(), which must come first"
+            )
+        return made
+
+    def _constructed(self) -> Any:
         options = {key: _created(value) for key, value in self.options.items()}
         try:
             return self.cls(**options)

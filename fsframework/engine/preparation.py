@@ -33,7 +33,15 @@ from fsframework.engine.tasks import (
 from fsframework.engine.words import pool_with_attributes
 from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.dataset import Dataset
-from fsframework.values import Arms, ImagePool, TaskSet, demand_memory, digest_of
+from fsframework.records import read_arms
+from fsframework.values import (
+    Arms,
+    AttributeTable,
+    ImagePool,
+    TaskSet,
+    demand_memory,
+    digest_of,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -47,8 +55,8 @@ __all__ = [
     "open_source",
     "open_store",
     "pixel_notes",
+    "pool_of_tasks",
     "prepare",
-    "split_of_tasks",
     "told_tasks",
     "with_fitted_stages",
     "with_words",
@@ -508,6 +516,9 @@ def tasks_of_file(
 ) -> FoundTasks:
     """Read tasks from a file and check that they belong to the data of an experiment.
 
+    Where the file is the folder of a run, its tasks are those of every arm, and come with the words
+    they were drawn with, unless others are given.
+
     Args:
         trains: whether a model will be trained on the data too.
 
@@ -515,7 +526,7 @@ def tasks_of_file(
         OptionError: a sampler or its options are given as well as the file.
         DataError: the tasks belong to other data or other words.
     """
-    called = argument("task_file", str(file))
+    called = argument("task_file", str(experiment.given.get("task_file", file)))
     if "sampler" in experiment.given or "tasks" in experiment.given:
         raise OptionError(
             f"{called} holds the tasks to evaluate; leave out sampler, way, shot, queries and "
@@ -523,16 +534,40 @@ def tasks_of_file(
         )
     if trains:
         _demand_splits(experiment, list(dataset.splits))
-    tasks = TaskSet.load(file)
-    split = split_of_tasks(tasks, experiment, dataset)
+    arms = read_arms(file)
+    opened = dataset, session, experiment.detector is not None
+    split, pool, notes = pool_of_tasks(arms, file, called, experiment, *opened)
     if split != "test":
         experiment = _on_split(experiment, split)
-    needed = experiment.detector is not None
-    pool, notes = with_words(
-        dataset.pool(split), split, experiment, dataset, session, needed=needed
-    )
-    check_tasks(tasks, pool, called)
-    return FoundTasks(experiment, pool, Arms({tasks.arm or tasks.sampler: tasks}), (), notes)
+    return FoundTasks(experiment, pool, arms, (), notes)
+
+
+def pool_of_tasks(
+    arms: Arms,
+    file: Path,
+    called: str,
+    experiment: Experiment,
+    dataset: Dataset,
+    session: Session,
+    needed: bool,
+) -> tuple[str, ImagePool, tuple[str, ...]]:
+    """Return split and images of tasks that were read, and what must be known of their words.
+
+    Args:
+        file: of the tasks; ``called`` as messages name it.
+        needed: whether words must be read or detected; if not, they may be in a run's folder.
+
+    Raises:
+        DataError: the tasks belong to other data or other words.
+    """
+    split, own = split_of_tasks(arms.tested, experiment, dataset), file / "words.parquet"
+    how = split, experiment, dataset, session
+    pool, notes = with_words(dataset.pool(split), *how, needed=needed)
+    for tasks in arms.values():
+        check_tasks(tasks, pool, called)
+    if pool.attributes is None and own.exists():
+        pool = pool.with_attributes(AttributeTable.load(own))
+    return split, pool, notes
 
 
 def split_of_tasks(tasks: TaskSet, experiment: Experiment, dataset: Dataset) -> str:

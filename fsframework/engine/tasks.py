@@ -272,8 +272,6 @@ def fitted(
             last = str(error) if other is tried[-1] else last or str(error)
             continue
         return other, arms, "" if other is sampler else _note(sampler, other, split, pool)
-    for name, public in (("n_way", "way"), ("n_shot", "shot"), ("n_query", "queries")):
-        last = last.replace(name, argument(public))
     raise InfeasibleTask(
         f"no such tasks can be drawn from the split {split!r} ({size_text(pool)}): {last}"
     )

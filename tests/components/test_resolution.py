@@ -11,7 +11,7 @@ import pytest
 from fsframework.api.components import Component, Given, canonical, component
 from fsframework.api.session import open_session
 from fsframework.errors import OptionError, PluginError
-from fsframework.interfaces import Statistic
+from fsframework.interfaces import FewShotMethod, Statistic
 from fsframework.values import FloatArray, Outcomes
 
 NESTED = '''
@@ -178,6 +178,21 @@ def test_classes_and_instances_stand_for_components_however_deep(registry: Any) 
             statistic(registry, wrong)
     with pytest.raises(PluginError, match="Statistic is abstract: it lacks per_task"):
         statistic(registry, Statistic)
+
+
+def test_a_module_whose_constructor_leaves_out_its_base_is_told_so(registry: Any) -> None:
+    class Forgets(FewShotMethod):
+        """A method without super().__init__()."""
+
+        def __init__(self, *, scale: float = 1.0) -> None:
+            self.scale = scale
+
+        def scores(self, support: Any, query: Any) -> Any:
+            return query @ support.mean(2).mT * self.scale
+
+    for request in (Forgets, Forgets()):
+        with pytest.raises(PluginError, match=r"Forgets .*super\(\).__init__\(\)"):
+            component(registry, "method", request).create()
 
 
 def test_fingerprints_follow_options_however_deep_and_code(registry: Any, tmp_path: Path) -> None:

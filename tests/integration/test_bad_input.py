@@ -39,11 +39,11 @@ def test_tasks_larger_than_the_data(fsf: Fsf, tmp_path: Path) -> None:
     done = fsf("run", "--sampler", "random", "--dataset", f"folder:{folder(tmp_path / 'f')}",
                "--shot", "5", "--queries", "4", "--way", "2")  # fmt: skip
     refused(done, "8", "c")
-    refused(done, "--shot at most 4 for --queries = 4")
+    refused(done, "at most 4 shots with 4 queries")
     root = image_folder(tmp_path / "few", ["a", "b", "c"], 2)
     done = fsf("run", "--sampler", "random", "--dataset", f"folder:{root}", "--backbone", "conv32f",
                "--method", "ncc", "--option", "training.epochs=0")  # fmt: skip
-    refused(done, "split 'all' (3 classes of 2 images)", "--shot at most 1 for --queries = 1")
+    refused(done, "split 'all' (3 classes of 2 images)", "at most 1 shot with 1 query")
     done = fsf("run", "--sampler", "random", "--dataset", f"folder:{root}")
     refused(done, "split 'test' (1 class of 2 images)", "2-way tasks need 2 classes", "all images")
     no_runs(tmp_path)

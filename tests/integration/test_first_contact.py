@@ -99,6 +99,7 @@ def test_training_follows_too(fsf: Fsf, tmp_path: Path) -> None:
 DATA = {
     "few": ([25] * 4, ()),
     "small": ([5] * 12, ()),
+    "pairs": ([2] * 8, ()),
     "unequal": ([3, 5, 8, 12, 20, 30, 40, 60, 9, 7, 25, 25], ()),
     "without test": ([25] * 8, ["train"] * 6 + ["val"] * 2),
     "small test": ([25] * 9, ["train"] * 6 + ["val"] * 2 + ["test"]),
@@ -144,7 +145,7 @@ def test_python_is_told_arguments_and_not_options(
 
 @pytest.mark.parametrize(
     ("data", "words"),
-    [("usual", False), *((data, True) for data in ("usual", *DATA))],
+    [("usual", False), ("pairs", False), *((data, True) for data in ("usual", *DATA))],
 )
 def test_data_check_ends_with_a_command_that_runs_as_it_is(
     fsf: Fsf, tmp_path: Path, data: str, words: bool
@@ -156,11 +157,16 @@ def test_data_check_ends_with_a_command_that_runs_as_it_is(
     assert checked.returncode == 0, checked.stderr
     last = checked.stdout.splitlines()[-1]
     assert last.startswith("use it: fsf run --dataset folder:./images")
-    assert ("--sampler random" in last) is not words
+    assert ("--detector appearance" in last) is not words
+    assert data != "pairs" or "--shot 1" in last
+    asks_less = "--shot 1" in last or "training.epochs=0" in last
+    assert ("no problem found" in checked.stdout) is not asks_less
     command = shlex.split(last.removeprefix("use it: fsf "))
     done = fsf(*command, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["estimates"]
+    [told] = [line for line in checked.stdout.splitlines() if "tasks from the split" in line]
+    assert told in done.stderr.splitlines(), "the run draws the tasks that were promised"
 
 
 @pytest.mark.parametrize("model", [(), ("--method", "ncc", "-o", "training.epochs=0")])

@@ -585,7 +585,7 @@ def test_a_failing_experiment_loses_no_other(grid: Grid, monkeypatch: pytest.Mon
     reasons = {(row["method"], row["shot"]): row["reason"] for row in rows(document, "3")}
     assert "raised RuntimeError: the toy was told to fail" in reasons["toy-blind", 1]
     for method in METHODS:
-        assert "--shot must be at most 10, not 12" in reasons[method, 12]
+        assert "at most 10 shots, not 12" in reasons[method, 12]
     assert reasons["toy-near", 1] == reasons["toy-first", 1] == ""
     assert all(row["measured"] is None for row in rows(document, "3", shot=12))
     # Two are too few to be ranked.

@@ -134,7 +134,7 @@ class ToySampler(TaskSampler):
 
     def draw(self, pool: ImagePool, n_tasks: int | None, seed: int) -> TaskSet:
         if self.n_shot > 10:
-            raise InfeasibleTask(f"n_shot must be at most 10, not {self.n_shot}")
+            raise InfeasibleTask(f"at most 10 shots, not {self.n_shot}")
         drawn = _draw(self, pool, n_tasks, seed, f"toy {self.support} {self.query}")
         assert pool.attributes is not None
         return drawn.with_attributes(pool.attributes, np.zeros_like(drawn.classes))

@@ -210,17 +210,26 @@ class Results:
         return tuple(one for group in self.groups for one in group.shown)
 
     @property
-    def cautions(self) -> list[str]:
-        """What must stand under everything that shows these runs, in short."""
+    def remarks(self) -> tuple[str, ...]:
+        """What must be known of these runs, each sentence once."""
         of = cautions_of({one.label: one.result.records for one in self.shown})
         first = next(iter(of.values()), ())
         shared = [one for one in first if all(one in own for own in of.values())]
         others = footnotes({k: [one for one in own if one not in shared] for k, own in of.items()})
-        found = [*(one[:1].upper() + one[1:] for one in shared), *others]
+        return (*(one[:1].upper() + one[1:] for one in shared), *others)
+
+    @property
+    def left_told(self) -> str:
+        """A sentence on what is left out, or nothing."""
+        return f"{self.left_out[:1].upper()}{self.left_out[1:]}." if self.left_out else ""
+
+    @property
+    def cautions(self) -> list[str]:
+        """What must stand under everything that shows these runs, in short."""
+        found = self.remarks
         more = len(found) - _MOST_CAUTIONS
         told = [*found[:_MOST_CAUTIONS], *([f"{more} more: fsf runs list"] if more > 0 else [])]
-        left = self.left_out
-        return [*told, *([left[:1].upper() + left[1:]] if left else [])]
+        return [*told, *filter(None, [self.left_told])]
 
     def estimate(self, one: Shown, measure: Measure) -> Estimate:
         """Return a measure of a method with its interval, as ``fsframework.compare`` does.
@@ -355,6 +364,9 @@ def data_of(groups: Sequence[Group]) -> str:
         for data, own in shapes.items()
     ]
     found = found if len(found) <= 4 else [*found[:3], f"{len(found) - 3} more"]
-    apart = [text for text in dict.fromkeys(called(group.apart) for group in groups) if text]
-    options = f" ({'; '.join(apart[:4])}{'; …' * (len(apart) > 4)})" if apart else ""
+    apart = list(dict.fromkeys(called(group.apart) for group in groups))
+    some = [text for text in apart if text]
+    if len(some) == 1 and len(apart) == 2:
+        return f"{'; '.join(found)}, with and without {some[0]}"
+    options = f" ({'; '.join(some[:4])}{'; …' * (len(some) > 4)})" if some else ""
     return "; ".join(found) + options

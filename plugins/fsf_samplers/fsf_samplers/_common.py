@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "attributes_of",
+    "check_class_sizes",
     "check_request",
     "check_seed_and_ways",
+    "counted",
     "empty_tasks",
     "exhausted",
     "greatest",
@@ -66,8 +68,51 @@ def check_seed_and_ways(
     n_classes = len(pool.class_names)
     if sampler.n_way > n_classes:
         raise InfeasibleTask(
-            f"n_way must be at most the number of classes, {n_classes}, not {sampler.n_way}"
+            f"{sampler.n_way}-way tasks need {sampler.n_way} classes, and there "
+            f"{'is' if n_classes == 1 else 'are'} only {n_classes}"
         )
+
+
+def check_class_sizes(sampler: TaskSampler, pool: ImagePool) -> None:
+    """Check that enough classes have the images of a task.
+
+    Raises:
+        InfeasibleTask: too few classes have as many images as shots and queries.
+    """
+    wanted = sampler.n_shot + sampler.n_query
+    n_usable = int((pool.class_sizes >= wanted).sum())
+    if sampler.n_way <= n_usable:
+        return
+    # In descending order, the class at place n_way sets the limit.
+    limiting = int(np.argsort(-pool.class_sizes, kind="stable")[sampler.n_way - 1])
+    size = int(pool.class_sizes[limiting])
+    remedies = [f"at most {n_usable} ways"] if n_usable > 1 else []
+    remedies += [
+        f"at most {counted(size - other, one)} with {counted(other, other_one)}"
+        for one, other_one, other in (
+            ("shot", "query", sampler.n_query),
+            ("query", "shot", sampler.n_shot),
+        )
+        if other < size
+    ]
+    if not remedies and size > 1:
+        remedies = [f"at most {counted(size - 1, 'shot')} with 1 query"]
+    raise InfeasibleTask(
+        f"{sampler.n_way}-way tasks of {counted(sampler.n_shot, 'shot')} and "
+        f"{counted(sampler.n_query, 'query')} per class need {sampler.n_way} classes of {wanted} "
+        f"images, but {pool.class_names[limiting]!r}, at place {sampler.n_way} by size, has "
+        f"{counted(size, 'image')}" + (f"; {' or '.join(remedies)}" if remedies else "")
+    )
+
+
+def counted(number: int, one: str) -> str:
+    """Return a number of shots, queries or images as text.
+
+    >>> counted(1, "query"), counted(2, "query"), counted(5, "shot")
+    ('1 query', '2 queries', '5 shots')
+    """
+    many = "queries" if one == "query" else f"{one}s"
+    return f"{number} {one if number == 1 else many}"
 
 
 # -- Shared by the samplers of attribute-biased tasks ----------------------------------------------
@@ -156,18 +201,24 @@ def too_few_classes(
     by_shot, by_query = np.argsort(-most_shot, kind="stable"), np.sort(most_query)[::-1]
     missing = int(by_shot[sampler.n_way - 1])
     remedies = [
-        f"{name} at most {most}{given}"
-        for name, most, least, given in (
-            ("n_way", n_usable, 2, ""),
-            ("n_shot", most_shot[missing], 1, f" with n_query = {sampler.n_query}"),
-            ("n_query", by_query[sampler.n_way - 1], 1, f" with n_shot = {sampler.n_shot}"),
+        f"at most {counted(int(most), one)}{given}"
+        for one, most, least, given in (
+            ("way", n_usable, 2, ""),
+            ("shot", most_shot[missing], 1, f" with {counted(sampler.n_query, 'query')}"),
+            (
+                "query",
+                by_query[sampler.n_way - 1],
+                1,
+                f" with {counted(sampler.n_shot, 'shot')}",
+            ),
         )
         if most >= least
     ]
     return InfeasibleTask(
-        f"n_way = {sampler.n_way} classes are needed but only {n_usable} of {len(most_shot)} can "
-        f"be in a task: {pool.class_names[missing]!r} with {pool.class_sizes[missing]} "
-        f"images {lack}" + (f"; {' or '.join(remedies)}" if remedies else "")
+        f"{sampler.n_way}-way tasks need {sampler.n_way} classes, but only {n_usable} of "
+        f"{len(most_shot)} can be in a task: {pool.class_names[missing]!r} with "
+        f"{counted(int(pool.class_sizes[missing]), 'image')} {lack}"
+        + (f"; {' or '.join(remedies)}" if remedies else "")
     )
 
 
@@ -175,8 +226,8 @@ def too_few_words(sampler: TaskSampler, table: AttributeTable, words: IntArray) 
     """Return an error that names the few words that can be an attribute."""
     named = ", ".join(repr(table.words[word]) for word in words)
     return InfeasibleTask(
-        f"each class of a task needs a different attribute, but n_way is {sampler.n_way} "
-        f"and only {words.size} words can be one: {named}"
+        f"each of the {sampler.n_way} classes of a task needs a different attribute, but only "
+        f"{counted(words.size, 'word')} can be one: {named}"
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fsf_samplers._common import check_request, resolved_options
+from fsf_samplers._common import check_request, counted, resolved_options
 from fsf_samplers._uniform import task_seeds
 from fsframework.interfaces import Control, InfeasibleTask, OptionError, TaskSampler
 from fsframework.values import ImagePool, IntArray, TaskSet
@@ -192,13 +192,14 @@ class ContextSampler(TaskSampler):
         n_usable = int((offered >= self._needed(m)).sum())
         missing = int(best[self.n_way - 1])
         size = int(offered[missing])
-        remedies = [f"n_way at most {n_usable}"] if n_usable >= 2 else []
+        remedies = [f"at most {n_usable} ways"] if n_usable >= 2 else []
         most_shot = m * (size - -(-self.n_query // m))
         most_query = m * (size - -(-self.n_shot // m))
+        shots, queries = counted(self.n_shot, "shot"), counted(self.n_query, "query")
         if most_shot >= m:
-            remedies.append(f"n_shot at most {most_shot} with n_query = {self.n_query}")
+            remedies.append(f"at most {counted(most_shot, 'shot')} with {queries}")
         if most_query >= 1:
-            remedies.append(f"n_query at most {most_query} with n_shot = {self.n_shot}")
+            remedies.append(f"at most {counted(most_query, 'query')} with {shots}")
         for other in range(1, self.n_shot + 1):
             if np.sort(at(other))[-self.n_way] >= self._needed(other):
                 remedies.append(f"n_contexts = {other}")
@@ -210,9 +211,9 @@ class ContextSampler(TaskSampler):
         else:
             has = f"{named} has only {n_contexts}"
         return InfeasibleTask(
-            f"n_way = {self.n_way} classes are needed but only {n_usable} of "
+            f"{self.n_way}-way tasks need {self.n_way} classes, but only {n_usable} of "
             f"{len(pool.class_names)} have {2 * m} contexts ({self.column}) of at least "
-            f"{self._needed(m)} images, n_shot + n_query"
+            f"{self._needed(m)} images, for shots and queries"
             + (f" in {m} contexts" if m > 1 else "")
             + f": {has}"
             + (f"; {' or '.join(remedies)}" if remedies else "")

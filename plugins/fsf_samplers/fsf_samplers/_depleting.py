@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from fsf_samplers._common import check_seed_and_ways, resolved_options
+from fsf_samplers._common import check_class_sizes, check_seed_and_ways, resolved_options
 from fsframework.interfaces import InfeasibleTask, OptionError, TaskSampler
 from fsframework.values import ImagePool, IntArray, TaskSet, task_rng
 
@@ -81,7 +81,7 @@ class DepletingSampler(TaskSampler):
         """
         check_seed_and_ways(self, pool, n_tasks, seed)
         size = self.n_shot + self.n_query
-        self._check_class_sizes(pool)
+        check_class_sizes(self, pool)
         classes, groups = self._choose(pool.class_sizes // size, n_tasks, seed)
         if n_tasks is not None and len(classes) < n_tasks:
             raise InfeasibleTask(
@@ -137,19 +137,4 @@ class DepletingSampler(TaskSampler):
         return (
             np.array(found, np.int64).reshape(shape),
             np.array(places, np.int64).reshape(shape),
-        )
-
-    def _check_class_sizes(self, pool: ImagePool) -> None:
-        size = self.n_shot + self.n_query
-        able = int((pool.class_sizes >= size).sum())
-        if able >= self.n_way:
-            return
-        # In descending order of size, the class at place n_way sets the limit.
-        last = int(np.argsort(-pool.class_sizes, kind="stable")[self.n_way - 1])
-        most = int(pool.class_sizes[last])
-        raise InfeasibleTask(
-            f"n_way = {self.n_way} classes of at least n_shot + n_query = {self.n_shot} + "
-            f"{self.n_query} images are needed but there are only {able}; "
-            f"{pool.class_names[last]!r} has {most}"
-            + (f": n_query at most {most - self.n_shot} would work" if most > self.n_shot else "")
         )

@@ -9,6 +9,7 @@ import numpy as np
 from fsf_samplers._common import (
     attributes_of,
     check_request,
+    counted,
     empty_tasks,
     exhausted,
     greatest,
@@ -156,14 +157,14 @@ class FewStabSampler(WithControl):
             # The support may take images that could have been queries.
             shots, queries = size - self.n_query, np.minimum(absent, size - self.n_shot)
             lack = (
-                f"cannot give n_shot = {self.n_shot} random images and n_query = {self.n_query} "
-                "others without one of its spurious attributes"
+                f"cannot give {self.n_shot} random images as shots and {self.n_query} "
+                "others as queries without one of its spurious attributes"
             )
         else:
             shots, queries = present, absent
             lack = (
-                f"has no word that is present in n_shot = {self.n_shot} of them and absent "
-                f"from n_query = {self.n_query}"
+                f"has no word that is present in {self.n_shot} of them (shots) and absent "
+                f"from {self.n_query} (queries)"
             )
         can_support, can_query = shots >= self.n_shot, absent >= self.n_query
         usable = np.unique(label[can_support & can_query])
@@ -195,15 +196,15 @@ class FewStabSampler(WithControl):
         from fsf_samplers._kernels import FEW_QUERIES, FEW_SUPPORTS, NO_ATTRIBUTE
 
         label, reason = np.unravel_index(np.argmax(faults), faults.shape)
-        most = offers[label, reason]
+        most = counted(int(offers[label, reason]), "image")
         where = " outside its support" if self.support == "random" else ""
         blame = {
             NO_ATTRIBUTE: "had no attribute that the earlier classes had not taken "
-            f"(n_way = {self.n_way})",
-            FEW_SUPPORTS: f"had at most {most} images with its attribute and none of the others' "
-            f"(n_shot = {self.n_shot})",
-            FEW_QUERIES: f"had at most {most} images without its attribute{where} "
-            f"(n_query = {self.n_query})",
+            f"({self.n_way} ways)",
+            FEW_SUPPORTS: f"had at most {most} with its attribute and none of the others' "
+            f"({counted(self.n_shot, 'shot')})",
+            FEW_QUERIES: f"had at most {most} without its attribute{where} "
+            f"({counted(self.n_query, 'query')})",
         }[int(reason)]
         culprit = pool.class_names[label]
         return exhausted(task, self.max_restarts, int(faults[label, reason]), culprit, blame)

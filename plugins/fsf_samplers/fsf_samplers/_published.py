@@ -9,6 +9,7 @@ import numpy as np
 from fsf_samplers._common import (
     attributes_of,
     check_request,
+    counted,
     empty_tasks,
     exhausted,
     greatest,
@@ -148,8 +149,8 @@ class FewStabPublishedSampler(WithControl):
                 int(usable.sum()),
                 greatest(present[can_query], label[can_query], n_classes, place=2),
                 greatest(absent[can_support], label[can_support], n_classes, place=2),
-                f"does not have two words that are each present in n_shot = {self.n_shot} of them "
-                f"and absent from n_query = {self.n_query}",
+                f"does not have two words that are each present in {self.n_shot} of them "
+                f"(shots) and absent from {self.n_query} (queries)",
             )
         words = np.unique(word[eligible & usable[label]])
         if words.size < self.n_way:
@@ -178,23 +179,23 @@ class FewStabPublishedSampler(WithControl):
         from fsf_samplers._kernels import FEW_SUPPORTS
 
         label, reason = np.unravel_index(np.argmax(faults), faults.shape)
-        n_times, most = int(faults[label, reason]), offers[label, reason]
+        n_times = int(faults[label, reason])
+        most = counted(int(offers[label, reason]), "image")
         culprit = pool.class_names[label]
         if n_times < unplaced.max():
             n_times, culprit = int(unplaced.max()), table.words[int(np.argmax(unplaced))]
             blame = (
-                "had no class left that was eligible for it and another word "
-                f"(n_way = {self.n_way})"
+                f"had no class left that was eligible for it and another word ({self.n_way} ways)"
             )
         elif reason == FEW_SUPPORTS:
             blame = (
-                f"had at most {most} images with its attribute and few enough of the others' "
-                f"(n_shot = {self.n_shot})"
+                f"had at most {most} with its attribute and few enough of the others' "
+                f"({counted(self.n_shot, 'shot')})"
             )
         else:
             blame = (
-                f"had at most {most} images without its attribute and with one of the others' "
-                f"(n_query = {self.n_query})"
+                f"had at most {most} without its attribute and with one of the others' "
+                f"({counted(self.n_query, 'query')})"
             )
         return exhausted(task, self.max_restarts, n_times, culprit, blame)
 

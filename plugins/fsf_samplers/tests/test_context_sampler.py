@@ -128,10 +128,10 @@ def test_requests_that_cannot_be_met_name_what_would_do() -> None:
     shape: dict[str, Any] = {"n_way": 3, "n_shot": 4, "n_query": 4}
     with pytest.raises(InfeasibleTask) as caught:
         ContextSampler(**shape).draw(pool, 1, 0)
-    assert str(caught.value).startswith("n_way = 3 classes are needed but only 2 of 3 have 2 ")
+    assert str(caught.value).startswith("3-way tasks need 3 classes, but only 2 of 3 have 2 ")
     assert str(caught.value).endswith(
-        "'class-2' has 6; n_way at most 2 or n_shot at most 2 with n_query = 4 or n_query at most "
-        "2 with n_shot = 4 or n_contexts = 2"
+        "'class-2' has 6; at most 2 ways or at most 2 shots with 4 queries or at most "
+        "2 queries with 4 shots or n_contexts = 2"
     )
     for better in ({"n_way": 2}, {"n_shot": 2}, {"n_query": 2}, {"n_contexts": 2}):
         ContextSampler(**shape | better).draw(pool, 1, 0)

@@ -263,43 +263,48 @@ published = FewStabPublishedSampler
 @pytest.mark.parametrize(
     ("make", "classes", "shape", "message"),
     [
-        (FewStabSampler, TWO, (3, 1, 1), "the number of classes, 2, not 3"),
+        (FewStabSampler, TWO, (3, 1, 1), "3-way tasks need 3 classes, and there are only 2"),
         (FewStabSampler, {"cat": ["", ""], "dog": ["", ""]}, (2, 5, 15), "no image has any"),
         (
             FewStabSampler,
             {**TWO, "bare": ["", "", ""], "always": ["a", "a", "a", "a"]},
             (3, 1, 2),
-            "only 2 of 4 can be in a task: 'bare' with 3 images has no word .* n_way at most 2$",
+            "only 2 of 4 can be in a task: 'bare' with 3 images has no word .* at most 2 ways$",
         ),
-        (FewStabSampler, TWO, (2, 2, 2), "'dog' with 4 .*; n_shot at most 1 with n_query = 2$"),
-        (FewStabSampler, TWO, (2, 1, 4), "n_query at most 3 with n_shot = 1$"),
+        (FewStabSampler, TWO, (2, 2, 2), "'dog' with 4 .*; at most 1 shot with 2 queries$"),
+        (FewStabSampler, TWO, (2, 1, 4), "at most 3 queries with 1 shot$"),
         (
             FewStabSampler,
             {name: ["a", "b", ""] for name in "xyz"},
             (3, 1, 1),
-            "n_way is 3 .*'a', 'b'$",
+            "each of the 3 classes .*'a', 'b'$",
         ),
         (
             by_own,
             {"0": ["a", "", "", ""], "1": ["b", "", "", ""]},
             (2, 2, 2),
-            "absent from n_query = 2; n_shot at most 1 with n_query = 2$",
+            "absent from 2 .queries.; at most 1 shot with 2 queries$",
         ),
         (
             by_any,
             SHORT,
             (2, 2, 2),
             "only 1 of 2 can be in a task: '1' with 3 images cannot give .*; "
-            "n_shot at most 1 with n_query = 2 or n_query at most 1 with n_shot = 2$",
+            "at most 1 shot with 2 queries or at most 1 query with 2 shots$",
         ),
         (published, {"0": ["a", "b", ""], "1": ["a", "", ""]}, (2, 1, 1), "'1' with 3 images does"),
         (
             published,
             {name: ["a", "a", "b", ""] for name in "xy"},
             (2, 2, 1),
-            "absent from n_query = 1; n_shot at most 1 with n_query = 1$",
+            "absent from 1 .queries.; at most 1 shot with 1 query$",
         ),
-        (published, {name: ["a", "b"] for name in "xyz"}, (3, 1, 1), "n_way is 3 .*'a', 'b'$"),
+        (
+            published,
+            {name: ["a", "b"] for name in "xyz"},
+            (3, 1, 1),
+            "each of the 3 classes .*'a', 'b'$",
+        ),
     ],
 )
 def test_requests_that_cannot_be_met_name_what_would_do(
@@ -317,25 +322,25 @@ def test_requests_that_cannot_be_met_name_what_would_do(
             FewStabSampler,
             {name: ["a b", "a b", ""] for name in "xy"},
             (2, 1, 1),
-            r"at most 0 images with its attribute and none of the others' \(n_shot = 1\)",
+            r"at most 0 images with its attribute and none of the others' \(1 shot\)",
         ),
         (
             FewStabSampler,
             {"cat": ["a", ""], "dog": ["a", ""], "emu": ["b", "c", "", ""]},
             (3, 1, 1),
-            r"had no attribute that the earlier classes had not taken \(n_way = 3\)",
+            r"had no attribute that the earlier classes had not taken \(3 ways\)",
         ),
         (  # "b" or "y" would leave enough queries, but only one of them can be in a support
             FewStabSampler,
             {"cat": ["a", "a", "a b", ""], "dog": ["x", "x", "x b", ""]},
             (2, 1, 3),
-            r"had at most 1 images without its attribute \(n_query = 3\)",
+            r"had at most 1 image without its attribute \(3 queries\)",
         ),
         (  # two of three images must remain, so the support must be the one with the attribute
             by_any,
             {"0": ["a", "", ""], "1": ["b", "", ""]},
             (2, 1, 2),
-            "had at most 1 images without its attribute outside its support",
+            "had at most 1 image without its attribute outside its support",
         ),
         (  # at most one class is eligible for two of the drawn words
             published,

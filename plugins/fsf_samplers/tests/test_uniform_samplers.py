@@ -88,17 +88,27 @@ def test_options_are_checked(make: Any, option: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "shape", "sizes", "message"),
     [
-        (RandomSampler, (5, 1, 1), (9, 7), "at most the number of classes, 2, not 5"),
-        (RandomSampler, (2, 3, 5), (9, 7), "n_shot at most 2 for n_query = 5 or n_query at most 4"),
-        (RandomSampler, (2, 1, 15), (9, 7), r"not 1 \+ 15 \(n_query at most 6 for n_shot = 1\)$"),
+        (RandomSampler, (5, 1, 1), (9, 7), "5-way tasks need 5 classes, and there are only 2"),
+        (RandomSampler, (2, 3, 5), (9, 7), "at most 2 shots with 5 queries or at most 4 "),
+        (
+            RandomSampler,
+            (2, 1, 15),
+            (9, 7),
+            r"need 2 classes of 16 images.*; at most 6 queries with 1 shot$",
+        ),
         (
             RandomSampler,
             (2, 7, 7),
             (9, 7),
-            r"'class-1' with 7 images, not 7 \+ 7 \(n_shot at most 6 for n_query = 1\)$",
+            r"'class-1', .* has 7 images; at most 6 shots with 1 query$",
         ),
-        (DepletingSampler, (5, 5, 15), (9, 7), "at most the number of classes, 2, not 5"),
-        (DepletingSampler, (2, 5, 5), (30, 9), "there are only 1; 'class-1' has 9: n_query at"),
+        (DepletingSampler, (5, 5, 15), (9, 7), "5-way tasks need 5 classes, and there are only 2"),
+        (
+            DepletingSampler,
+            (2, 5, 5),
+            (30, 9),
+            "2 classes of 10 images.*; at most 4 shots with 5 q",
+        ),
     ],
 )
 def test_requests_that_cannot_be_met(

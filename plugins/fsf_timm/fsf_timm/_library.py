@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from fsf_timm._packages import installed_models
 from fsframework.interfaces import OptionError
 
 __all__ = ["create", "load_timm", "model_names", "pretrained_config", "whole_state"]
@@ -100,13 +101,17 @@ def _close(name: str, known: list[str]) -> str:
     name = name.lower()
     bare = name.partition(".")[0]
     shorter = sorted({k.partition(".")[0] for k in known})
-    close = [k for k in shorter if bare and k.startswith(f"{bare}_")][:4]
+    # Weights that are installed come first: they need no network.
+    here = [k for k in installed_models() if bare and k.startswith(bare)]
+    close = here or [k for k in shorter if bare and k.startswith(f"{bare}_")][:4]
     close = close or difflib.get_close_matches(name, known, n=3, cutoff=0.75)
     close = close or difflib.get_close_matches(bare, shorter, n=3, cutoff=0.6)
     # Other libraries have other names for the same models, such as dinov2_vits14.
     for word in sorted(bare.replace("-", "_").split("_"), key=len, reverse=True):
         close = close or [k for k in shorter if len(word) > 3 and word in k][:4]
-    return f"; did you mean {', '.join(close)}?" if close else " and none with a similar name"
+    if not close:
+        return " and none with a similar name"
+    return f"; did you mean {', '.join(close)}?" + (" (installed)" if here else "")
 
 
 def create(model: str, image_size: int | None) -> Any:

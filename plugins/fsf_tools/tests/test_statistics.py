@@ -69,7 +69,7 @@ class TestStatistics:
         assert found.usable_classes == 2
         reasons = {u.class_name: (u.images, u.reason) for u in found.unusable}
         assert list(reasons) == ["small", "bare", "full"]
-        assert reasons["small"] == (3, "has 3 images, fewer than n_shot + n_query = 5")
+        assert reasons["small"] == (3, "has 3 images, fewer than its shots and queries, 5")
         assert reasons["bare"] == (5, "none of its 5 images has a word")
         assert reasons["full"][1].endswith("nearest is 'y', present in 4 and absent from 1")
         harder = attribute_statistics(pool_of(classes), n_shot=3, n_query=2)

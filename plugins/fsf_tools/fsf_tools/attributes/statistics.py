@@ -240,7 +240,8 @@ def _unusable(
             reason = f"none of its {_counted(size, 'image')} has a word"
         elif size < n_shot + n_query:
             reason = (
-                f"has {_counted(size, 'image')}, fewer than n_shot + n_query = {n_shot + n_query}"
+                f"has {_counted(size, 'image')}, fewer than its shots and queries, "
+                f"{n_shot + n_query}"
             )
         else:
             # The nearest word: the rarest that is common enough, or the most common.

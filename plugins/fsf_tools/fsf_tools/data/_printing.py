@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from fsframework.api.components import Registry
 from fsframework.api.session import open_session
 from fsframework.interfaces import About
 
-__all__ = ["class_counts", "print_problems", "run_command"]
+__all__ = ["class_counts", "print_problems", "run_command", "words_of_pixels"]
 
 _MOST_PROBLEMS = 20
 _OFFLINE_DETECTOR = "appearance"
@@ -54,7 +55,11 @@ def run_command(dataset: str, *, words: bool, plugins: Sequence[Path] = ()) -> s
     found = f"fsf run --dataset {dataset}"
     if words:
         return found
-    detected = _OFFLINE_DETECTOR in open_session(plugins=plugins, progress=False).registry.names(
-        "detector"
-    )
-    return found + (f" --detector {_OFFLINE_DETECTOR}" if detected else " --sampler random")
+    detected = words_of_pixels(open_session(plugins=plugins, progress=False).registry)
+    return found + (f" --detector {detected['detector']}" if detected else " --sampler random")
+
+
+def words_of_pixels(registry: Registry) -> dict[str, str]:
+    """Return the arguments of a detector that needs only the images; empty if none is installed."""
+    known = _OFFLINE_DETECTOR in registry.names("detector")
+    return {"detector": _OFFLINE_DETECTOR} if known else {}
