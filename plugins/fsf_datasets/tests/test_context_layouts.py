@@ -334,18 +334,38 @@ def test_pacs_from_its_photos_and_drawings(shared: Path) -> None:
     assert "split test: 1,680 images of 7 classes, published 9,991 of 7" in data.problems()
 
 
+def link(root: Path, files: Iterable[str]) -> None:
+    """Make one small image visible under many names."""
+    stream = io.BytesIO()
+    Image.new("RGB", (2, 2)).save(stream, "jpeg")
+    (root / "one").write_bytes(stream.getvalue())
+    for file in files:
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        os.link(root / "one", root / file)
+
+
+@pytest.mark.shared_data
+def test_metashift_by_the_paths_of_its_captions(shared: Path, root: Path) -> None:
+    rows = (shared / "data/captions/metashift_blip.csv").read_text().splitlines()[1:]
+    truth = {key: indoor for key, _, indoor, _ in (row.split(",", 3) for row in rows)}
+    root.mkdir()
+    link(root, truth)
+    data = read("metashift", root)
+    assert data.class_names == ("cat", "dog")
+    found = dict(zip(data.keys, data.metadata["context"], strict=True))
+    both = sum(words == "indoor;outdoor" for words in data.metadata["words"])
+    assert len(found) + both == len(truth)
+    assert {key: {"indoor": "1", "outdoor": "0"}[place] for key, place in found.items()} == {
+        key: truth[key] for key in found
+    }
+
+
 @pytest.mark.shared_data
 def test_waterbirds_by_its_whole_table(shared: Path, root: Path) -> None:
     table = (shared / "data/cub/waterbirds_metadata.csv").read_text()
     root.mkdir()
     (root / "metadata.csv").write_text(table)
-    stream = io.BytesIO()
-    Image.new("RGB", (2, 2)).save(stream, "jpeg")
-    (root / "one").write_bytes(stream.getvalue())
-    for row in table.splitlines()[1:]:
-        file = root / row.split(",")[1]
-        file.parent.mkdir(exist_ok=True)
-        os.link(root / "one", file)
+    link(root, [row.split(",")[1] for row in table.splitlines()[1:]])
     # Backgrounds of this table differ from those of the published counts, except for testing.
     assert read("waterbirds", root).problems() == [
         "2 contexts with other numbers of images: 'land' 7,075 (published 7,051), 'water' 4,713 "
