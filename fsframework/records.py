@@ -45,6 +45,7 @@ __all__ = [
     "load_arms",
     "load_outcomes",
     "outcomes_digests",
+    "read_arms",
     "read_outcomes",
 ]
 
@@ -473,6 +474,19 @@ def load_arms(folder: Path, record: RunRecord) -> Arms:
             raise DataError(f"{record.tasks_file(folder, arm)}: holds tasks of another run")
     symbols = {arm: one.symbol for arm, one in record.arms.items() if one.symbol}
     return Arms(tasks, record.contrast, symbols)
+
+
+def read_arms(file: Path) -> Arms:
+    """Return the tasks of a file, or those of every arm in the folder of a run.
+
+    Raises:
+        DataError: a file is missing or damaged, or holds other tasks than the record says.
+        RecordError: the folder is not that of a run.
+    """
+    if file.is_dir():
+        return load_arms(file, RunRecord.load(file))
+    tasks = TaskSet.load(file)
+    return Arms({tasks.arm or tasks.sampler: tasks})
 
 
 def outcomes_digests(outcomes: Mapping[str, Outcomes]) -> dict[str, str]:

@@ -100,7 +100,7 @@ def headline_of_run(run: Run) -> RunHeadline:
     of_arms = {head: e for head, e in same.items() if len(e.arms) == 1}
     if len(main.arms) > 1:
         sentence = loss_told(label, called, main, list(of_arms.values()))
-        notes.append(gap_told(of_arms))
+        notes += [told for name, told in gap_told(of_arms).items() if name in shown]
         notes += limits_told({head: {label: e} for head, e in shown.items()}, main.arms)
     notes += [f"note: {caution}" for caution in record.cautions]
     return RunHeadline((sentence,), tuple(notes), label, shown)
@@ -138,8 +138,8 @@ def reading_told(estimates: Sequence[Estimate]) -> str:
     unit = "In percent" if all(e.share for e in estimates) else "Shares in percent"
     over = " and training seeds" if any(e.n_seeds > 1 for e in estimates) else ""
     meaning = {
-        "closed": "closed: images recur between tasks, so they speak of this data set only",
-        "open": "open: no image recurs between tasks, so they speak of the data's distribution",
+        "closed": "closed: tasks share images, so it holds for this data set only",
+        "open": "open: no two tasks share an image, so it holds for the data's distribution",
     }
     said = "; ".join(meaning[scope] for scope in sorted({e.scope for e in estimates}))
     return (
@@ -148,12 +148,17 @@ def reading_told(estimates: Sequence[Estimate]) -> str:
     )
 
 
-def gap_told(of_arms: Mapping[str, Estimate]) -> str:
-    """Return what gap and drop are made of, from the value of each arm by its label."""
+def gap_told(of_arms: Mapping[str, Estimate]) -> dict[str, str]:
+    """Return what gap and drop are made of by name, from the value of each arm by its label."""
     first, control = next(iter(of_arms.items()))
     terms = " − ".join(of_arms if control.higher_is_better else [*of_arms][::-1])
-    drop = f"drop = gap as a share of {first} beyond guessing ({_guessed(control)}); "
-    return f"gap = {terms}; {'' if control.guessing is None else drop}larger is worse."
+    drop = f"gap as a share of {first} beyond guessing ({_guessed(control)})"
+    found = {"gap": f"{terms}; larger is worse", "drop": f"{drop}; larger is worse"}
+    return {
+        name: f"{name} = {told}."
+        for name, told in found.items()
+        if name == "gap" or control.guessing is not None
+    }
 
 
 def limits_told(
@@ -175,7 +180,7 @@ def limits_told(
             near = [k for k, e in of_arm.items() if e.near_guessing and k not in {*below, *known}]
             told |= {*below, *near}
             misled = f"the hint misleads {'it' if len(below) == 1 else 'them'}"
-            lost = "what can be lost is lost, and the gap cannot grow further"
+            lost = "little is left to lose, so the gap cannot grow further"
             for where, rows, limit in (("below", below, misled), ("near", near, lost)):
                 if rows:
                     limit = limit if arm != arms[0] else "nothing can be read from the gap"

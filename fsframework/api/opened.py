@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fsframework.components.entry_points import packaged
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.detection import Detection
 from fsframework.engine.preparation import (
     candidate_splits,
     detection_of,
     drawn_tasks,
-    split_of_tasks,
+    pool_of_tasks,
     with_words,
 )
 from fsframework.engine.session import Session
-from fsframework.engine.tasks import check_tasks
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
+from fsframework.records import read_arms
 from fsframework.values import Arms, ImagePool, TaskSet
 
 __all__ = ["Detection", "OpenedImages", "detection", "draw_tasks", "open_images", "open_tasks"]
@@ -87,20 +88,24 @@ def draw_tasks(
 
 
 def open_tasks(
-    experiment: Experiment, session: Session, file: str | Path
+    experiment: Experiment, session: Session, file: str | Path, arm: str | None = None
 ) -> tuple[TaskSet, OpenedImages]:
     """Read tasks from a file, and open the images and words that they belong to.
+
+    Args:
+        file: of tasks, folder of a run, or name of a task set of an installed package.
+        arm: of a run or a task set; by default the tasks under test.
 
     Raises:
         DataError: the file is damaged, or belongs to other images or other words.
     """
-    tasks = TaskSet.load(file)
-    dataset: Dataset = experiment.dataset.create()
-    split = split_of_tasks(tasks, experiment, dataset)
-    tied = tasks.attributes_fingerprint is not None
-    images = _opened(experiment, session, dataset, split, words=tied)
-    check_tasks(tasks, images.pool, file)
-    return tasks, images
+    place = packaged(Path(file))
+    arms, dataset = read_arms(place), experiment.dataset.create()
+    tasks = arms.of(arm)
+    tied = tasks.attributes_fingerprint is not None and not (place / "words.parquet").exists()
+    needed = tied or experiment.detector is not None
+    opened = pool_of_tasks(arms, place, str(file), experiment, dataset, session, needed)
+    return tasks, OpenedImages(dataset, *opened[:2])
 
 
 def detection(experiment: Experiment, session: Session, *, batch_size: int = 0) -> Detection:

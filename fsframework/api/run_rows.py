@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fsframework.records import RunRecord
+from fsframework.statistics.facts import called, text_of
 
 __all__ = ["dataset_of", "intervals_of", "words_of"]
 
@@ -27,15 +28,16 @@ def dataset_of(record: RunRecord) -> str:
 def words_of(record: RunRecord) -> str:
     """Return where the words of the images come from, and which were dropped."""
     detector, settings = record.components.get("detector"), record.settings
-    source = settings.get("attributes") or "the data set's own"
+    usual = "those of the tasks" if settings.get("task_file") else "the data set's own"
+    source = settings.get("attributes") or usual
     if detector is not None:
         source = f"detected by {detector.called}"
-    dropped = [
-        f"{name.replace('_', '-')} {settings[name] if settings[name] is not True else ''}".strip()
+    dropped = {
+        name: text_of(settings[name])
         for name, usual in _DROPPING.items()
         if settings.get(name, usual) != usual
-    ]
-    return ", ".join([str(source), *dropped])
+    }
+    return ", ".join(filter(None, (str(source), called(dropped))))
 
 
 def intervals_of(record: RunRecord) -> str:

@@ -9,17 +9,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from fsframework._files import discard
 from fsframework._text import printable
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.run_rows import dataset_of, intervals_of, words_of
 from fsframework.api.session import Session, open_session
+from fsframework.components.entry_points import packaged
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.session import Workspace
 from fsframework.engine.staging import OVERRIDING
-from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
+from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.records import (
-    RECORD_NAME,
     RunRecord,
     find_run,
     list_records,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from fsframework.api.models import Model
     from fsframework.interfaces.statistic import Statistic
 
-__all__ = ["Run", "Runs", "load_run", "remove_run", "run", "run_folder", "run_resolved", "runs"]
+__all__ = ["Run", "Runs", "load_run", "run", "run_folder", "run_resolved", "runs"]
 
 _SHOWN = ("acc-random", "wacc-random", "wacc-biased", "wacc-gap")
 """Estimates in a list of runs; of a run without any, the first ones."""
@@ -389,12 +388,12 @@ def run_folder(run: str | Path, runs_dir: str | Path | None = None) -> Path:
     """Return the folder of a run; see ``load_run``.
 
     Args:
-        run: folder, name or selector.
+        run: folder, name, selector, or name of a model of an installed package.
         runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
     """
     place = Workspace.default(runs_dir).runs
     if "=" not in str(run) or Path(run).exists():
-        return find_run(str(run), place)
+        return find_run(str(packaged(Path(run))), place)
     from fsframework.statistics.facts import select_run
 
     return place / select_run(str(run), _records_in(place), str(place))
@@ -413,23 +412,6 @@ def load_runs(run: str | Path, runs_dir: str | Path | None = None) -> Runs:
 
 def _records_in(place: Path) -> dict[str, RunRecord]:
     return {path.name: one for path, one in list_records(place) if isinstance(one, RunRecord)}
-
-
-def remove_run(folder: Path) -> None:
-    """Remove a run with its weights and outcomes, even a damaged one; what is cached stays.
-
-    Of a folder that is a link only the link is removed.
-
-    Raises:
-        FsfError: the file system refuses.
-    """
-    try:
-        if not folder.is_symlink():
-            # The record first: what a killed removal leaves behind is no longer a run.
-            (folder / RECORD_NAME).unlink()
-        discard(folder)
-    except OSError as error:
-        raise FsfError(f"cannot remove {folder}: {error.strerror or error}") from error
 
 
 class Runs(Sequence[Run]):

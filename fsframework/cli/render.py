@@ -145,10 +145,12 @@ def print_run(run: Run, *, explain: bool) -> None:
 
     record, several = run.record, bool(run.of_seeds)
     shown: list[str] = []
+    told: tuple[str, ...] = ()
     if run.estimates:
         headline = headline_of_run(run)
         print_headline(headline)
         click.echo()
+        told = headline.notes
         shown = [one.name for one in headline.estimates.values()]
     for line in _what(run):
         click.echo(line)
@@ -172,8 +174,9 @@ def print_run(run: Run, *, explain: bool) -> None:
             "queries by class: the method saw the queries of one class at a time, as in FewSTAB's "
             "published evaluation; this changes scores that depend on the other queries"
         )
-    for note in _notes(run):
-        click.echo(f"note: {note}")
+    for note in (f"note: {note}" for note in _notes(run)):
+        if note not in told:
+            click.echo(note)
     click.echo(f"runs: {run.folder.parent}" if several else f"run: {run.folder}")
 
 
@@ -195,8 +198,9 @@ def _what(run: Run) -> Iterator[str]:
     if record.imported is not None:
         yield from _imported(record)
         return
-    assert record.method is not None
-    assert record.backbone is not None
+    if record.method is None or record.backbone is None:  # a task set
+        yield f"{dataset_of(record)}: {_tasks(record)}"
+        return
     precision = record.settings.get("precision", "fp32")
     yield (
         f"{record.method.called} with {record.backbone.called} on {dataset_of(record)}: "
@@ -222,7 +226,10 @@ def _tasks(record: RunRecord) -> str:
     if record.training_seed not in (None, tested.seed):
         seeds = f"task seed {tested.seed}, training seed {record.training_seed}"
     queries = "1 query" if tested.n_query == 1 else f"{tested.n_query} queries"
-    return f"{sampler} tasks, {tested.shape}, {queries} per class, {seeds}"
+    file = record.given.get("task_file")
+    placebo = " (placebo: images of each class permuted)" * bool(record.settings.get("placebo"))
+    sampler = f"{sampler} tasks{placebo}" + (f" of {file}" if file else "")
+    return f"{sampler}, {tested.shape}, {queries} per class, {seeds}"
 
 
 def _imported(record: RunRecord) -> list[str]:

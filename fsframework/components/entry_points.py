@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution, distributions, entry_points
 from pathlib import Path
 
 from fsframework.components.commands import FILE_NAME, describe_command
@@ -18,11 +18,12 @@ from fsframework.components.installed import (
 )
 from fsframework.components.kinds import GROUP_OF_KINDS, KINDS, Kind
 from fsframework.components.package_files import package_file, package_folders, top_level
-from fsframework.errors import PluginError
+from fsframework.errors import DataError, PluginError
 from fsframework.interfaces.command import Command
 
-__all__ = ["read_entry_points"]
+__all__ = ["packaged", "read_entry_points"]
 
+_GROUP_OF_FILES = "fsframework.files"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -104,3 +105,29 @@ def _described(plugin: Plugin) -> InstalledCommand:
         return InstalledCommand(plugin, describe_command(plugin.name, plugin.target))
     except PluginError as error:
         return InstalledCommand(replace(plugin, status=f"broken: {error}"), nothing)
+
+
+def packaged(path: Path) -> Path:
+    """Return the folder that an installed package has under a name such as ``cifar-fs/protonet``.
+
+    A package lists itself in the entry-point group ``fsframework.files``. Its folders are those of
+    runs: of a task set, or of a model with its weights.
+
+    Returns:
+        The path itself where it exists, or is not such a name.
+
+    Raises:
+        DataError: two packages have the name, or only others of the same data.
+    """
+    if path.exists() or path.is_absolute() or len(path.parts) != 2:
+        return path
+    packages = {top_level(entry.value) for entry in entry_points(group=_GROUP_OF_FILES)}
+    folders = [folder for one in sorted(packages) for folder in package_folders(one) or ()]
+    beside = sorted(place for one in folders for place in (one / path.parent).glob("*/"))
+    found = [place for place in beside if place.name == path.name]
+    if len(found) > 1:
+        raise DataError(f"{path} is in two packages: {found[0]} and {found[1]}; uninstall one")
+    if beside and not found:
+        known = ", ".join(str(path.parent / place.name) for place in beside)
+        raise DataError(f"{path}: no such file; installed packages have {known}")
+    return found[0] if found else path

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.components.conversion import parameters
+from fsframework.components.entry_points import packaged
 from fsframework.components.objects import component_of, is_known, named
 from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
@@ -26,9 +27,8 @@ from fsframework.engine.staging import (
     resolve_stages,
 )
 from fsframework.errors import FsfError, OptionError, PluginError, argument
-from fsframework.records import RunRecord
+from fsframework.records import RunRecord, read_arms
 from fsframework.statistics.measures import DEFAULT_STATISTICS
-from fsframework.values import TaskSet
 
 __all__ = [
     "ROLES",
@@ -281,8 +281,10 @@ def _settings(tree: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
     own = {key: value for key, value in tree.items() if key in parameters(Settings)}
     if "seed" in tree:
         own = {**dict.fromkeys(SEEDS, tree["seed"]), **own}
-    found: tuple[Settings, dict[str, str]] = resolve_settings(Settings, own, "settings")
-    return found
+    found, origins = resolve_settings(Settings, own, "settings")
+    places = {name: getattr(found, name) for name in ("model", "task_file")}
+    placed = {name: packaged(place) for name, place in places.items() if place is not None}
+    return dataclasses.replace(found, **placed), origins
 
 
 def _detector(registry: Registry, settings: Settings, tree: Mapping[str, Any]) -> Component | None:
@@ -337,7 +339,7 @@ def _shape(settings: Settings, sampler: Component) -> tuple[int, int]:
     """Return way and shot of the tasks under test, as far as known before they are drawn."""
     if settings.task_file is not None:
         try:
-            tasks = TaskSet.load(settings.task_file)
+            tasks = read_arms(settings.task_file).tested
             return tasks.n_way, tasks.n_shot
         except FsfError:
             pass  # reported when the tasks are read

@@ -170,7 +170,8 @@ class Settings(WordChoice):
             needs.
         broken: stop at an image that cannot be read, or skip it.
         split: split whose images are used; all uses every image.
-        task_file: evaluate the tasks of this file (see fsf tasks make).
+        task_file: evaluate the tasks of this file (see fsf tasks make), of the folder of a run, or
+            of a task set of an installed package, such as cub/fewstab-5w1s-v1.
         drop_class_words: remove from each image the words that name its own class.
         drop_words: words to remove, separated by commas.
         drop_words_in_classes: remove words that most images of at least this share of the classes
@@ -179,7 +180,8 @@ class Settings(WordChoice):
         offline: make no network call; models must be in the local cache or a folder.
         recipe: how the method is trained: quick, fewstab, ... (see fsf recipes list), or none.
         model: use the method, backbone and weights of another run or of an imported one; train
-            nothing. A folder, a name or its beginning, or a selector such as method=renet,shot=5.
+            nothing. A folder, a name or its beginning, a selector such as method=renet,shot=5, or a
+            model of an installed package, such as cifar-fs/protonet.
         tensorboard: also write the training curve for TensorBoard into the run's folder.
     """
 

@@ -33,7 +33,15 @@ from fsframework.engine.tasks import (
 from fsframework.engine.words import pool_with_attributes
 from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.dataset import Dataset
-from fsframework.values import Arms, ImagePool, TaskSet, demand_memory, digest_of
+from fsframework.records import read_arms
+from fsframework.values import (
+    Arms,
+    AttributeTable,
+    ImagePool,
+    TaskSet,
+    demand_memory,
+    digest_of,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -47,8 +55,8 @@ __all__ = [
     "open_source",
     "open_store",
     "pixel_notes",
+    "pool_of_tasks",
     "prepare",
-    "split_of_tasks",
     "told_tasks",
     "with_fitted_stages",
     "with_words",
@@ -256,10 +264,10 @@ def _demand_room_for_training(stages: Sequence[Stage], tested: TaskSet, row_byte
 def pixel_notes(source: Source, settings: Settings, device: torch.device) -> Iterator[str]:
     """Yield what a reader of the numbers should know about the images."""
     if source.broken:
-        first = next(iter(source.broken.values()))
+        first, several = next(iter(source.broken.values())), len(source.broken) > 1
         yield (
-            f"{len(source.broken)} of {len(source.store):,} images cannot be read and are "
-            f"skipped: {first}" + (", ..." if len(source.broken) > 1 else "")
+            f"{len(source.broken)} of {len(source.store):,} images cannot be read and "
+            f"{'are' if several else 'is'} skipped: {first}{', ...' if several else ''}"
         )
     if settings.precision == "fp16" and device.type == "cpu":
         yield "fp16 is slower than fp32 on a CPU; use bf16 there"
@@ -284,7 +292,8 @@ def _task_notes(arms: Arms, pool: ImagePool, *, placebo: bool) -> Iterator[str]:
     if pool.attributes is not None:
         without = int((pool.attributes.words_per_image() == 0).sum())
         if without:
-            yield f"{without} of {len(pool)} images have no attribute"
+            verb = "has" if without == 1 else "have"
+            yield f"{without:,} of {len(pool):,} images {verb} no attribute"
     for arm, chosen in arms.items():
         if not chosen.reuses_images:
             yield (
@@ -297,8 +306,8 @@ def _task_notes(arms: Arms, pool: ImagePool, *, placebo: bool) -> Iterator[str]:
         share = float(chosen.relaxed.mean())
         if share > 0:
             yield (
-                f"in {100 * share:.1f} % of the classes of {arm} tasks, too few images have "
-                "another class's attribute; some of their queries merely lack their own"
+                f"{100 * share:.1f} % of the classes of {arm} tasks are relaxed: too few images "
+                "have another class's attribute, so some queries only lack that of their own class"
             )
 
 
@@ -465,7 +474,8 @@ def _demand_splits(experiment: Experiment, splits: Sequence[str]) -> None:
 def _why_all(dataset: Dataset) -> str:
     splits = dataset.splits
     if "test" in splits:
-        reason = f"nothing is trained and the split test has {size_text(dataset.pool('test'))}"
+        size = size_text(dataset.pool("test"))
+        reason = f"nothing is trained, and the split test has only {size}"
     else:
         reason = f"the data set has no split test (its splits: {' and '.join(splits)})"
     return f"{reason}: the tasks use all images"
@@ -508,6 +518,9 @@ def tasks_of_file(
 ) -> FoundTasks:
     """Read tasks from a file and check that they belong to the data of an experiment.
 
+    Where the file is the folder of a run, its tasks are those of every arm, and come with the words
+    they were drawn with, unless others are given.
+
     Args:
         trains: whether a model will be trained on the data too.
 
@@ -515,7 +528,7 @@ def tasks_of_file(
         OptionError: a sampler or its options are given as well as the file.
         DataError: the tasks belong to other data or other words.
     """
-    called = argument("task_file", str(file))
+    called = argument("task_file", str(experiment.given.get("task_file", file)))
     if "sampler" in experiment.given or "tasks" in experiment.given:
         raise OptionError(
             f"{called} holds the tasks to evaluate; leave out sampler, way, shot, queries and "
@@ -523,16 +536,40 @@ def tasks_of_file(
         )
     if trains:
         _demand_splits(experiment, list(dataset.splits))
-    tasks = TaskSet.load(file)
-    split = split_of_tasks(tasks, experiment, dataset)
+    arms = read_arms(file)
+    opened = dataset, session, experiment.detector is not None
+    split, pool, notes = pool_of_tasks(arms, file, called, experiment, *opened)
     if split != "test":
         experiment = _on_split(experiment, split)
-    needed = experiment.detector is not None
-    pool, notes = with_words(
-        dataset.pool(split), split, experiment, dataset, session, needed=needed
-    )
-    check_tasks(tasks, pool, called)
-    return FoundTasks(experiment, pool, Arms({tasks.arm or tasks.sampler: tasks}), (), notes)
+    return FoundTasks(experiment, pool, arms, (), notes)
+
+
+def pool_of_tasks(
+    arms: Arms,
+    file: Path,
+    called: str,
+    experiment: Experiment,
+    dataset: Dataset,
+    session: Session,
+    needed: bool,
+) -> tuple[str, ImagePool, tuple[str, ...]]:
+    """Return split and images of tasks that were read, and what must be known of their words.
+
+    Args:
+        file: of the tasks; ``called`` as messages name it.
+        needed: whether words must be read or detected; if not, they may be in a run's folder.
+
+    Raises:
+        DataError: the tasks belong to other data or other words.
+    """
+    split, own = split_of_tasks(arms.tested, experiment, dataset), file / "words.parquet"
+    how = split, experiment, dataset, session
+    pool, notes = with_words(dataset.pool(split), *how, needed=needed)
+    for tasks in arms.values():
+        check_tasks(tasks, pool, called)
+    if pool.attributes is None and own.exists():
+        pool = pool.with_attributes(AttributeTable.load(own))
+    return split, pool, notes
 
 
 def split_of_tasks(tasks: TaskSet, experiment: Experiment, dataset: Dataset) -> str:

@@ -13,7 +13,8 @@ from fsframework.records import RunRecord
 from fsframework.values import text_table
 
 __all__ = [
-    "called", "facts_of", "labelled", "matching_runs", "select_run", "selects", "told_apart",
+    "called", "facts_of", "labelled", "matching_runs", "select_run", "selects", "text_of",
+    "told_apart",
 ]  # fmt: skip
 
 _NO_FACTS = ("broken", "device", "interval", "level", "offline", "tensorboard", "tasks")
@@ -29,6 +30,13 @@ _PLAIN = (
     "folder",
 )  # fmt: skip
 """Facts whose value says enough."""
+
+_SAID = {
+    "way": "{}-way", "shot": "{}-shot", "training_seed": "seed {}", "count": "{} tasks",
+    "drop_words": "without the words {}", "drop_class_words": "without class words",
+    "drop_words_in_classes": "without words common in {} of the classes",
+    "min_count": "words of at least {} images",
+}  # fmt: skip
 
 
 def facts_of(record: RunRecord) -> dict[str, str]:
@@ -54,9 +62,9 @@ def facts_of(record: RunRecord) -> dict[str, str]:
             found |= {f"{role}.{name}": value for name, value in options.items()}
     found |= {name: v for name, v in record.settings.items() if name not in _NO_FACTS}
     for name in dict.fromkeys(name for stage in record.stages for name in stage.options):
-        values = [_text(stage.options.get(name)) for stage in record.stages]
+        values = [text_of(stage.options.get(name)) for stage in record.stages]
         found[f"training.{name}"] = ";".join(values)
-    return {name: _text(value) for name, value in found.items()}
+    return {name: text_of(value) for name, value in found.items()}
 
 
 def told_apart(
@@ -84,12 +92,14 @@ def told_apart(
 
 
 def called(told: Mapping[str, str]) -> str:
-    """Return facts about one thing in a few words.
+    """Return facts about one thing in a few words; an option that is off goes without saying.
 
     >>> called({"data": "planted", "shot": "1", "count": "600", "strength": "0.2"})
     'planted, 1-shot, 600 tasks, strength 0.2'
+    >>> called({"placebo": "true", "drop_words": "day, night", "drop_class_words": "false"})
+    'placebo, without the words day, night'
     """
-    return ", ".join(_said(name, value) for name, value in told.items() if value)
+    return ", ".join(_said(name, v) for name, v in told.items() if v and v != "false")
 
 
 def labelled(labels: Sequence[str], facts: Sequence[Mapping[str, str]]) -> list[str]:
@@ -189,20 +199,20 @@ def _equal(value: str, asked: str) -> bool:
 def _said(name: str, value: str) -> str:
     if name in _PLAIN:
         return value
-    if name in ("way", "shot"):
-        return f"{value}-{name}"
-    if name == "training_seed":
-        return f"seed {value}"
-    if name == "queries":
+    if name in ("queries", "n_query"):
         return f"{value} {'query' if value == '1' else 'queries'} per class"
-    return f"{value} tasks" if name == "count" else f"{name.replace('_', ' ')} {value}"
+    words = name.replace("_", " ")
+    return _SAID.get(name, words if value == "true" else f"{words} {{}}").format(value)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return the value of an option as facts have it: that of a component is its name."""
     if isinstance(value, Mapping) and "name" in value:
         return str(value["name"])
     if value is None or isinstance(value, str):
         return value or ""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(text_of, value))
     return json.dumps(value, default=str)
 
 

@@ -12,7 +12,16 @@ import pytest
 import torch
 from torch.func import functional_call, vmap
 
-from fsf_backbones import Conv32F, Conv64F, ResNet10, ResNet12, ResNet18, ResNet50, WideResNet
+from fsf_backbones import (
+    Conv32F,
+    Conv64F,
+    Conv64FUnpadded,
+    ResNet10,
+    ResNet12,
+    ResNet18,
+    ResNet50,
+    WideResNet,
+)
 from fsframework.interfaces import OptionError, Preprocessing
 from fsframework.testing import parametrize_with_checks
 
@@ -69,6 +78,7 @@ HALVED = {16: 1, 32: 2, 42: 2, 64: 4, 84: 5, 105: 6}
         (partial(Conv64F, last_pool=False), 64, {84: 10, 8: 1}),
         (partial(Conv64F, maxpool_last2=False), 64, {84: 10, 8: 1}),
         (partial(Conv64F, last_pool=False, maxpool_last2=False), 64, {84: 21, 4: 1}),
+        (Conv64FUnpadded, 64, {10: 1, 28: 5, 84: 19}),
         (partial(ResNet12, drop_rate=0.1), 640, HALVED),
         (partial(ResNet12, maxpool_last2=False), 640, {84: 21, 4: 1}),
         (ResNet10, 512, {84: 3, 224: 7}),
@@ -92,6 +102,7 @@ def test_shapes_of_maps(make: Any, channels: int, sides: dict[int, int]) -> None
         (Conv64F, 16),
         (partial(Conv64F, last_pool=False), 8),
         (partial(Conv64F, last_pool=False, maxpool_last2=False), 4),
+        (Conv64FUnpadded, 10),
         (partial(ResNet12, widths=NARROW), 16),
         (partial(ResNet12, widths=NARROW, maxpool_last2=False), 4),
     ],

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fsf_reports._sections.notes import Notes
     from fsf_reports._sections.pairs import HarmfulPairs
     from fsf_reports._sections.provenance import Provenance
+    from fsf_reports._sections.submission import Submission
     from fsf_reports._sections.tasks import Tasks
     from fsf_reports._sections.training import Training
     from fsf_reports._table_files import PlainTables
@@ -36,6 +37,7 @@ __all__ = [
     "PlainTables",
     "Provenance",
     "Report",
+    "Submission",
     "Tasks",
     "Training",
     "chart",
@@ -70,6 +72,7 @@ _HOME = {
     "Notes": "_sections.notes",
     "PlainTables": "_table_files",
     "Provenance": "_sections.provenance",
+    "Submission": "_sections.submission",
     "Tasks": "_sections.tasks",
     "Training": "_sections.training",
     "chart": "_altair",

@@ -1,4 +1,8 @@
-"""BibTeX of what runs used, read from the sources that plugins declare in their docstrings."""
+"""BibTeX of what runs used, read from the sources that plugins declare in their docstrings.
+
+A source names its authors briefly; where ``references.bib`` has the publication, its entry is
+printed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
 from typing import Any
 
 __all__ = ["citations"]
@@ -19,7 +25,7 @@ _DATA = re.compile(rf"({_AUTHORS}) (\d{{4}}), ([^;]+)")
 _KINDS = ("method", "backbone", "dataset", "sampler", "detector", "selector", "view", "statistic")
 
 _OPEN_AND_CLOSED = (
-    'Lafargue, Smith, Vermet, Löwe, Reid, Gripon and Chabot 2024, "Oops, I Sampled it Again: '
+    'Lafargue, Smith, Vermet, Löwe, Reid, Gripon and Valmadre 2024, "Oops, I Sampled it Again: '
     'Reinterpreting Confidence Intervals in Few-Shot Learning"'
 )
 _IMAGE_LEVEL = (
@@ -32,7 +38,7 @@ _ESTIMATORS = {
     "image-level": _IMAGE_LEVEL,
     "class-level": _IMAGE_LEVEL,
     "crossed-t": 'Banerjee 1960, "Approximate confidence interval for linear functions of means '
-    'of k populations when the populations are not equal"',
+    'of k populations when the population variances are not equal"',
 }
 """The source of each kind of interval; that of open and closed ones is the same for all."""
 
@@ -56,10 +62,19 @@ class _Reference:
     def bibtex(self) -> str:
         """Return the entry, below a comment that says what it is for."""
         authors = " and ".join(self.authors)
-        return (
-            f"% {', '.join(self.of)}\n@misc{{{self.key},\n  author = {{{_escaped(authors)}}},\n"
+        entry = _known().get(self.key) or (
+            f"@misc{{{self.key},\n  author = {{{_escaped(authors)}}},\n"
             f"  title = {{{{{_escaped(self.title)}}}}},\n  year = {{{self.year}}}\n}}"
         )
+        return f"% {', '.join(self.of)}\n{entry}"
+
+
+@cache
+def _known() -> Mapping[str, str]:
+    """Return entries with full names and venues, by key."""
+    text = resources.files("fsf_reports").joinpath("references.bib").read_text("utf-8")
+    entries = re.finditer(r"^@\w+\{(\w+),.*?^\}", text, re.DOTALL | re.MULTILINE)
+    return {entry[1]: entry[0] for entry in entries}
 
 
 def citations(records: Iterable[Mapping[str, Any]], data: Mapping[str, str] | None = None) -> str:
@@ -95,9 +110,30 @@ def citations(records: Iterable[Mapping[str, Any]], data: Mapping[str, str] | No
 
 
 def _plugins(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the plugins that a run used, methods first."""
-    used = (plugin for plugin in record["plugins"] if plugin["kind"] in _KINDS)
+    """Return the plugins that a run used, methods first.
+
+    The method of a stage without any epoch, by which nothing was trained, is not used.
+    """
+    stages = [stage["options"] for stage in record["stages"]]
+    trained = [record["components"], *(one for one in stages if one.get("epochs") != 0)]
+    idle = set(_names([one for one in stages if one.get("epochs") == 0])) - set(_names(trained))
+    used = (
+        plugin
+        for plugin in record["plugins"]
+        if plugin["kind"] in _KINDS and not (plugin["kind"] == "method" and plugin["name"] in idle)
+    )
     return sorted(used, key=lambda plugin: _KINDS.index(plugin["kind"]))
+
+
+def _names(options: Any) -> Iterator[str]:
+    """Yield the names of all components that options hold."""
+    if isinstance(options, Mapping):
+        if isinstance(name := options.get("name"), str):
+            yield name
+        yield from _names(list(options.values()))
+    elif isinstance(options, list):
+        for one in options:
+            yield from _names(one)
 
 
 def _versions(record: Mapping[str, Any]) -> dict[str, str]:

@@ -53,7 +53,7 @@ def table_lines(table: TableDeclaration, width: int) -> Iterator[str]:
         width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
     )
     notes = [f"{_sign(i)}: {reason}" for i, reason in enumerate(table.reasons)]
-    for note in (*notes, *table.notes):
+    for note in (*notes, *filter(None, [table.reading]), *table.notes, *table.remarks):
         yield from wrapper.wrap(note)
 
 

@@ -21,17 +21,25 @@ from fsf_reports.interfaces import (
 )
 from fsframework.api.components import component
 from fsframework.api.run_pixels import RunImages
-from fsframework.api.running import Run, load_runs, runs
+from fsframework.api.running import Run, load_run, load_runs, runs
 from fsframework.api.session import Session, open_session
-from fsframework.errors import FsfError, OptionError, RecordError, argument, close_matches
+from fsframework.errors import (
+    DataError,
+    FsfError,
+    OptionError,
+    RecordError,
+    argument,
+    close_matches,
+)
 from fsframework.interfaces import checked, contained
 from fsframework.statistics.facts import facts_of, labelled
+from fsframework.statistics.results import MethodResult
 from fsframework.values import IntArray, UInt8Array, atomic_write
 
 __all__ = ["Report", "Reportable", "opened_runs", "report"]
 
-Reportable = Run | str | Path
-"""What can be reported on: a run, runs over seeds, a folder or name of runs."""
+Reportable = Run | MethodResult | str | Path
+"""What can be reported on: a run, runs over seeds, a folder or name of runs, a run with a label."""
 
 _WRITER = "html"
 _HEIGHT = 720
@@ -113,8 +121,8 @@ def report(  # noqa: PLR0913 - an option each
     but statistics. What cannot be shown is said in its place.
 
     Args:
-        results: runs, groups of runs over seeds, their folders, names or beginnings of names, or
-            folders of runs.
+        results: runs, groups of runs over seeds, their folders, names or beginnings of names,
+            folders of runs, or results of runs with labels.
         output: file to write, ending in ``.html``; by default none.
         title: of the page; by default the data and methods.
         sections: names of sections, mappings of a name and options, classes or instances; by
@@ -205,7 +213,7 @@ def _part(name: str, make: Callable[[], Section], shown: ReportedRuns) -> Report
 
 def opened_runs(given: Reportable | Iterable[Reportable], runs_dir: Path) -> Iterator[Run]:
     """Yield the runs of a request, each once."""
-    if isinstance(given, (Run, str, Path)):
+    if isinstance(given, (Run, MethodResult, str, Path)):
         given = [given]
     seen = set()
     for one in given:
@@ -218,6 +226,8 @@ def opened_runs(given: Reportable | Iterable[Reportable], runs_dir: Path) -> Ite
 def _runs_of(one: Reportable, runs_dir: Path) -> Iterable[Run]:
     if isinstance(one, Run):
         return one.runs
+    if isinstance(one, MethodResult):
+        return [_labelled(one)]
     path = Path(one)
     if str(one) and path.is_dir() and not (path / "run.json").exists():
         found = runs(path)
@@ -225,6 +235,14 @@ def _runs_of(one: Reportable, runs_dir: Path) -> Iterable[Run]:
             raise RecordError(f"{path}: holds no runs")
         return found
     return load_runs(one, runs_dir)
+
+
+def _labelled(result: MethodResult) -> Run:
+    """Return the run of a result, called by its label."""
+    if result.source is None:
+        raise DataError(f"{result.label}: this needs a run, and these are only its answers")
+    run = load_run(result.source)
+    return dataclasses.replace(run, record=dataclasses.replace(run.record, name=result.label))
 
 
 def _reported(

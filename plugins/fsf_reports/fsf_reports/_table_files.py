@@ -24,6 +24,7 @@ __all__ = [
     "PlainTables",
     "as_text",
     "caption",
+    "notes",
     "to_csv",
     "to_html",
     "to_markdown",
@@ -101,14 +102,19 @@ def _minus(text: str) -> str:
 
 
 def caption(table: TableDeclaration) -> str:
-    """Return what a caption says: title, what is needed to read the table, and its marks."""
+    """Return what a caption says: the title, and what its numbers are of."""
+    of = [f"{table.name} of {table.source}"] if table.source else []
+    return " ".join(map(_sentence, filter(None, (*of, table.title, table.reading))))
+
+
+def notes(table: TableDeclaration) -> str:
+    """Return what stands below a table: why values are missing, its notes, and its marks."""
     return " ".join(filter(None, (_told(table), _marks(table, "Bold", "~"))))
 
 
 def _told(table: TableDeclaration) -> str:
-    of = [f"{table.name} of {table.source}"] if table.source else []
     missing = (f"{_letter(i)}: {reason}" for i, reason in enumerate(table.reasons))
-    return " ".join(map(_sentence, (*of, table.title, *missing, *table.notes)))
+    return " ".join(map(_sentence, (*missing, *table.notes)))
 
 
 def _marks(table: TableDeclaration, best: str, tied: str) -> str:
@@ -184,7 +190,7 @@ def _markdown(text: str) -> str:
 
 
 def to_markdown(table: TableDeclaration, *, digits: int = 1, grouped: bool = False) -> str:
-    """Return a table of GitHub's Markdown, its caption above."""
+    """Return a table of GitHub's Markdown, its caption above and its notes below."""
     heads = [*_heads(table, grouped), *_columns(table)]
     n_names = len(heads) - len(_columns(table))
     lines = [_markdown(caption(table)), ""]
@@ -196,6 +202,8 @@ def to_markdown(table: TableDeclaration, *, digits: int = 1, grouped: bool = Fal
         lines += [
             _pipes([*map(_markdown, row.names), *map(_markdown_value, row.values)]) for row in rows
         ]
+    if below := notes(table):
+        lines += ["", _markdown(below)]
     return "\n".join(lines) + "\n"
 
 
@@ -216,7 +224,7 @@ def _markdown_value(value: _Value | None) -> str:
 
 
 def to_html(table: TableDeclaration, *, digits: int = 1, grouped: bool = False) -> str:
-    """Return a ``table`` element with its caption."""
+    """Return a ``table`` element with its caption, and its notes at the foot."""
     heads = _heads(table, grouped)
     columns = "".join(
         f'<th scope="col">{escape(plain(c))}</th>' for c in [*heads, *_columns(table)]
@@ -229,7 +237,10 @@ def to_html(table: TableDeclaration, *, digits: int = 1, grouped: bool = False) 
             body.append(f'<tr><th scope="rowgroup" colspan="{span}">{escape(title)}</th></tr>')
         body += [_html_row(row) for row in rows]
         body.append("</tbody>")
-    above = escape(caption(table))
+    above, below = escape(caption(table)), notes(table)
+    if below:
+        span = len(heads) + len(_columns(table))
+        body.append(f'<tfoot><tr><td colspan="{span}">{escape(below)}</td></tr></tfoot>')
     return (
         f"<table>\n<caption>{above}</caption>\n<thead><tr>{columns}</tr></thead>\n"
         + "\n".join(body)
@@ -339,7 +350,7 @@ def to_tex(
         _OTHER_CHARACTERS,
         r"\begin{table}[t]",
         r"\centering",
-        rf"\caption{{{_tex_caption(table)}}}",
+        rf"\caption{{{_tex(caption(table))}}}",
         rf"\label{{tab:{_slug(label or table.name)}}}",
         r"\smallskip",
         r"\small",
@@ -357,11 +368,14 @@ def to_tex(
             " & ".join([*map(_tex_name, row.names), *map(_tex_value, row.values)]) + r" \\"
             for row in block
         ]
-    lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    if below := _tex_notes(table):
+        lines += ["", r"\smallskip", rf"\parbox{{\linewidth}}{{\footnotesize {below}}}"]
+    lines.append(r"\end{table}")
     return "\n".join(lines) + "\n"
 
 
-def _tex_caption(table: TableDeclaration) -> str:
+def _tex_notes(table: TableDeclaration) -> str:
     told, marks = _told(table), _marks(table, "Bold", r"$\dagger$")
     return " ".join(filter(None, (_tex(told), marks)))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -12,9 +13,9 @@ from typing import Any
 import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, reading
 from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
-from fsf_statistics import facts_of
+from fsf_statistics import facts_of, head_of_fact, told_value
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.statistics.facts import called
+from fsframework.interfaces import Statistic
 from fsframework.values import Estimate
 
 __all__ = ["FACTS", "TABLES", "Request", "table"]
@@ -23,8 +24,8 @@ FACTS = ("method", "data", "way", "shot", "backbone", "detector", "seeds")
 """What rows can be named and grouped by."""
 
 _GAP = "gap"
-_LETTERS = "group"
-"""Rows that share a letter cannot be told apart."""
+_ROBUSTNESS, _LETTERS = "robustness", "letter"
+"""Rows that share a letter cannot be told apart in robustness."""
 _ALIKE = "all tasks have the same difference"
 
 
@@ -38,13 +39,13 @@ class Request:
             empty for all.
         group_by: one of ``FACTS``, or an option in which the tasks differ, by whose values rows
             are grouped; empty for none.
-        question: how a word is related to a query, in breakdowns.
+        question: how a word is related to a query; ``None`` for the first, or for all.
     """
 
     statistic: str = "wacc"
     columns: tuple[str, ...] = ()
     group_by: str = ""
-    question: str = "tied"
+    question: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def table(  # noqa: PLR0913 - an option each
     statistic: str = "wacc",
     columns: Sequence[str] = (),
     group_by: str = "",
-    question: str = "tied",
+    question: str | None = None,
     level: float = 0.95,
     runs_dir: str | Path | None = None,
     plugins: Sequence[str | Path] = (),
@@ -78,7 +79,8 @@ def table(  # noqa: PLR0913 - an option each
             by default all.
         group_by: ``data``, ``shot``, ``backbone``, another fact, or an option in which the tasks
             differ, by which rows are grouped.
-        question: for words, ``tied`` in the support or ``present`` in a query.
+        question: for words, ``tied`` in the support or ``present`` in a query; by default
+            breakdowns show the first and ``harm`` both.
         level: confidence level of the intervals.
         runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
         plugins: Python files whose plugin classes are loaded too.
@@ -114,15 +116,42 @@ class _Cell:
     letters: str = ""
 
 
-def _cells(results: Results, request: Request) -> tuple[list[_Cell], list[str]]:
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """Measures of methods on their tasks, and what is said of them.
+
+    Args:
+        shown: the measures, in the order of rows and columns.
+        terms: what columns are made of, by column.
+        remarks: what must be known of gaps and drops.
+    """
+
+    shown: list[_Cell]
+    terms: Mapping[str, str]
+    remarks: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns, in order."""
+        return list(dict.fromkeys(cell.entry.column for cell in self.shown))
+
+    @property
+    def estimates(self) -> list[Estimate]:
+        """The values that were measured."""
+        return [cell.estimate for cell in self.shown if cell.estimate is not None]
+
+
+def _cells(results: Results, request: Request) -> _Cells:
     """Return every measure of every method, as ``fsf_statistics.headline`` gives them.
 
-    Also return what must be known of gaps and drops.
+    A column without any value is left out unless it is requested.
 
     Raises:
         OptionError: a requested column does not exist.
     """
-    found, said, sets = [], {}, []
+    found: list[_Cell] = []
+    terms: dict[str, str] = {}
+    sets, places = [], []
     for group in results.groups:
         by_label = {one.label: one for one in group.shown}
         answer = results.headline(group, request.statistic)
@@ -138,12 +167,14 @@ def _cells(results: Results, request: Request) -> tuple[list[_Cell], list[str]]:
             estimate = estimates.get((label, entry.column))
             letters = dict(zip(names, entry.row, strict=True)).get(_LETTERS, "")
             found.append(_Cell(by_label[label], group, entry, estimate, letters))
-        said |= dict.fromkeys(answer.terms)
-        place = f"On {called(group.apart) or group.tasks}: " if len(results.groups) > 1 else ""
-        said |= {f"{place}{limit}": None for limit in answer.limits}
-        sets += [(columns, group.title) for columns in answer.columns]
-    said |= dict.fromkeys(fsf_statistics.rank_agreements(*zip(*sets, strict=True)) if sets else ())
-    return _chosen(found, request.columns), list(said)
+        terms |= answer.terms
+        sets += answer.columns
+        places += [group.title if len(results.groups) > 1 else ""] * len(answer.columns)
+    measured = {cell.entry.column for cell in found if cell.estimate is not None}
+    if not request.columns:
+        found = [cell for cell in found if cell.entry.column in measured]
+    said = (*fsf_statistics.limits_of(sets, places), *fsf_statistics.rank_agreements(sets, places))
+    return _Cells(_chosen(found, request.columns), terms, said)
 
 
 def _chosen(cells: list[_Cell], columns: Sequence[str]) -> list[_Cell]:
@@ -198,7 +229,7 @@ def _named(
 ) -> tuple[list[str], list[Entry]]:
     """Return names of rows and entries; a fact may be part of the columns instead of the rows."""
     names = _row_names(results, request, [pivot] if pivot else [])
-    if not pivot and any(cell.letters for cell in cells):
+    if any(cell.letters and cell.entry.column == _ROBUSTNESS for cell in cells) and not pivot:
         names.append(_LETTERS)
 
     def told(name: str, cell: _Cell) -> str:
@@ -208,6 +239,8 @@ def _named(
             return cell.one.label
         return cell.group.apart[name] if name in cell.group.apart else _fact(name, cell.one)
 
+    if pivot == "shot":
+        cells = sorted(cells, key=lambda cell: cell.one.n_shot)
     entries = []
     for cell in cells:
         column = cell.entry.column
@@ -216,60 +249,80 @@ def _named(
             column = f"{column}, {value}{'-shot' if pivot == 'shot' else ''}"
         facts = {name: cell.group.facts[name] for name in ("data", "tasks")}
         about = {**cell.entry.about, **facts}
-        entries.append(
-            dataclasses.replace(
-                cell.entry, row=tuple(told(name, cell) for name in names), column=column,
-                about=about,
-            )
-        )  # fmt: skip
+        row = tuple(told_value(told(name, cell)) for name in names)
+        entries.append(dataclasses.replace(cell.entry, row=row, column=column, about=about))
     if names and names[0] != "method":
         entries.sort(key=lambda entry: entry.row[0])
-    return names, entries
+    return [head_of_fact(name) for name in names], entries
 
 
 def _headline(results: Results, request: Request) -> TableDeclaration:
-    cells, said = _cells(results, request)
-    names, entries = _named(results, request, cells)
-    measured = results.statistic_of(request.statistic).label or request.statistic
+    cells = _cells(results, request)
+    names, entries = _named(results, request, cells.shown)
     return TableDeclaration(
         "headline",
-        f"{measured} in both arms, and what is lost between them."
-        if any(cell.entry.column == _GAP for cell in cells)
-        else f"{measured} of each method.",
+        _title(results, cells),
         tuple(names),
         tuple(entries),
-        _notes(results, _estimates(cells), *said),
+        _terms(results, cells, [*cells.columns, *names]),
         differences=False,
+        reading=_reading(results, cells.estimates),
+        remarks=(*cells.remarks, *results.remarks),
     )
 
 
 def _pivoted(fact: str, title: str) -> Callable[[Results, Request], TableDeclaration]:
     def declare(results: Results, request: Request) -> TableDeclaration:
-        cells, said = _cells(results, request if request.columns else
-                             dataclasses.replace(request, columns=(_GAP,)))  # fmt: skip
-        names, entries = _named(results, request, cells, fact)
+        cells = _cells(results, request if request.columns else
+                       dataclasses.replace(request, columns=(_GAP,)))  # fmt: skip
+        names, entries = _named(results, request, cells.shown, fact)
         own = results.statistic_of(request.statistic).label or request.statistic
-        head = dict.fromkeys(
-            f"{own} gap" if cell.entry.column == _GAP else cell.entry.column for cell in cells
-        )
+        head = [f"{own} gap" if column == _GAP else column for column in cells.columns]
         return TableDeclaration(
             f"by {fact}",
-            f"{', '.join(head)} {title}.",
+            f"{', '.join(head)} {title}, in percent.",
             tuple(names),
             tuple(entries),
-            _notes(results, _estimates(cells), *said),
+            _terms(results, cells, cells.columns),
             differences=False,
+            reading=_reading(results, cells.estimates),
+            remarks=(*cells.remarks, *results.remarks),
         )
 
     return declare
 
 
-def _estimates(cells: Sequence[_Cell]) -> list[Estimate]:
-    return [cell.estimate for cell in cells if cell.estimate is not None]
+def _title(results: Results, cells: _Cells) -> str:
+    """Return what a table shows: statistics, and the arms that they are of."""
+    first = results.groups[0]
+    statistics = dict.fromkeys(one.statistic for one in cells.estimates if one.arms)
+    what = [results.statistic_of(name).label or name for name in statistics]
+    shown = {arm for one in cells.estimates for arm in one.arms}
+    arms = [arm for arm in first.first.outcomes if arm in shown]
+    symbols = {} if first.first.arms is None else first.first.arms.symbols
+    where = [f"{arm} ({symbols[arm]})" if arm in symbols else arm for arm in arms]
+    shares = all(one.share for one in cells.estimates)
+    on = f" on {' and '.join(where)} tasks" if len(arms) > 1 else ""
+    return f"{' and '.join(what)}{on}{', in percent' if shares else ''}."
 
 
-def _notes(results: Results, estimates: Sequence[Estimate], *said: str) -> tuple[str, ...]:
-    return (reading(estimates, results.groups), *said, *results.cautions)
+def _reading(results: Results, estimates: Iterable[Estimate]) -> str:
+    """Return data, tasks and intervals, and what is left out."""
+    return " ".join(filter(None, (reading(estimates, results.groups), results.left_told)))
+
+
+def _terms(results: Results, cells: _Cells, heads: Sequence[str]) -> tuple[str, ...]:
+    """Return what the statistics are, and what the shown columns are made of."""
+    statistics = dict.fromkeys(one.statistic for one in cells.estimates if one.arms)
+    about = [_about(results.statistic_of(name)) for name in statistics]
+    return (*filter(None, about), *(told for name, told in cells.terms.items() if name in heads))
+
+
+def _about(statistic: Statistic) -> str:
+    """Return what a statistic is, the first sentence of its docstring, after its label."""
+    told, _, _ = (inspect.getdoc(type(statistic)) or "").partition("\n")
+    told = told.removesuffix(".").removesuffix(f" ({statistic.label})")
+    return f"{statistic.label} = {told[:1].lower()}{told[1:]}." if statistic.label and told else ""
 
 
 def _differences(results: Results, request: Request) -> TableDeclaration:
@@ -300,12 +353,11 @@ def _differences(results: Results, request: Request) -> TableDeclaration:
         "Differences between methods, in points.",
         (*(("tasks",) if len(results.groups) > 1 else ()), "pair"),
         tuple(entries),
-        _notes(
-            results, seen,
-            "Differences are paired where tasks are.",
-        ),
+        ("Differences are paired where tasks are.",),
         differences=False,
-    )  # fmt: skip
+        reading=_reading(results, seen),
+        remarks=results.remarks,
+    )
 
 
 def _breakdown(by: str) -> Callable[[Results, Request], TableDeclaration]:
@@ -313,7 +365,7 @@ def _breakdown(by: str) -> Callable[[Results, Request], TableDeclaration]:
 
         one = _only(results, by)
         of: Any = by
-        question: Any = request.question
+        question: Any = request.question or "tied"
         found = fsf_statistics.breakdown(one.run, of, question=question, level=results.level)
         entries = tuple(
             Entry(
@@ -335,17 +387,19 @@ def _breakdown(by: str) -> Callable[[Results, Request], TableDeclaration]:
             f"Accuracy per {what} of {one.label}.",
             found.row_names,
             entries,
-            (*_levels([row.estimate for row in found.rows], results), *found.notes),
+            found.notes,
             differences=False,
+            reading=_reading(results, [row.estimate for row in found.rows]),
+            remarks=results.remarks,
         )
 
     return declare
 
 
 def _harm(results: Results, request: Request) -> TableDeclaration:
-
     one = _only(results, "harm")
-    found = fsf_statistics.harmful_pairs(one.run, level=results.level)
+    question: Any = request.question
+    found = fsf_statistics.harmful_pairs(one.run, question, level=results.level)
     entries = []
     for row in found.rows:
         names = (row.class_name, row.words, row.question)
@@ -359,18 +413,14 @@ def _harm(results: Results, request: Request) -> TableDeclaration:
         raise DataError(f"harm: no pair of a class and a word is found to hurt {one.label}")
     return TableDeclaration(
         "harm",
-        f"What a word costs a class, in points of accuracy, {one.label}.",
+        f"Accuracy that a class loses by a word, in points, {one.label}.",
         ("class", "word", "question"),
         tuple(entries),
-        (*_levels([row.estimate for row in found.rows], results), *found.notes),
+        found.notes,
         differences=False,
+        reading=_reading(results, [row.estimate for row in found.rows]),
+        remarks=results.remarks,
     )
-
-
-def _levels(estimates: Sequence[Estimate], results: Results) -> Iterator[str]:
-    """Yield what is needed to read parts of a run, each of which has tasks of its own."""
-    yield reading(estimates, results.groups)
-    yield from results.cautions
 
 
 def _only(results: Results, name: str) -> Shown:

@@ -20,8 +20,9 @@ def cite(run_list: tuple[str, ...], runs_dir: Path) -> None:
     """Print BibTeX of what runs used.
 
     RUN is a folder, a name or its beginning, a selector such as method=ncc,shot=5, or a folder
-    of runs. The entries are those of the methods, backbones, data sets, samplers, detectors and
-    intervals, and of this software. A comment above each says what it is for.
+    of runs; LABEL=RUN is taken as by the other commands. The entries are those of the methods,
+    backbones, data sets, samplers, detectors and intervals, and of this software. A comment above
+    each says what it is for.
 
     \b
     Examples:
@@ -30,8 +31,9 @@ def cite(run_list: tuple[str, ...], runs_dir: Path) -> None:
     """
     from fsf_reports._citing import citations
     from fsf_reports._report import opened_runs
+    from fsf_statistics import labelled_results
 
-    found = list(opened_runs(run_list, runs_dir))
+    found = list(opened_runs(labelled_results(run_list, runs_dir), runs_dir))
     done = [run for run in found if run.record.status != "unfinished"]
     if not done:
         raise RecordError(f"nothing to cite: {run_list[0]} is not finished")

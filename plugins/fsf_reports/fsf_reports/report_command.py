@@ -46,18 +46,21 @@ def report(  # noqa: PLR0913 - a parameter per option
     """Write one page on runs: what was found, figures, tasks, words that hurt, data.
 
     RUN is a folder, a name or its beginning, a selector such as method=ncc,shot=5, or a folder
-    of runs. The page is one file that needs no other and makes no request. It reads the folders
-    of the runs and the image cache, and computes nothing again but statistics.
+    of runs; LABEL=RUN gives it another name. The page is one file that needs no other and makes
+    no request. It reads the folders of the runs and the image cache, and computes nothing again
+    but statistics.
 
     \b
     Examples:
       fsf report method=protonet
       fsf report runs --output report.html
-      fsf report method=protonet method=renet --section leaderboard --section tasks
+      fsf report ours=method=protonet method=renet --section leaderboard --section tasks
     """
+    from fsf_statistics import labelled_results
+
     check_output(output, ".html", force=force)
     made = fsf_reports.report(
-        run_list,
+        labelled_results(run_list, runs_dir),
         output,
         title=title,
         sections=sections or None,

@@ -64,7 +64,7 @@ def table(  # noqa: PLR0913 - a parameter per option
     columns: str | None,
     group_by: str,
     statistic: str,
-    question: str,
+    question: str | None,
     digits: int,
     level: float | None,
     force: bool,
@@ -79,7 +79,8 @@ def table(  # noqa: PLR0913 - a parameter per option
     a folder of runs; LABEL=RUN gives it another name. Rows are methods, columns the
     measures of both arms and the gap. The best value on equal tasks is bold; values
     that cannot be distinguished from it are marked. The caption says data, tasks and
-    level of the intervals. The LaTeX needs \\usepackage{booktabs}.
+    level of the intervals; what else must be known of the runs is printed. The LaTeX
+    needs \\usepackage{booktabs}.
 
     \b
     Examples:
@@ -109,11 +110,13 @@ def table(  # noqa: PLR0913 - a parameter per option
         _write(made, path, digits, grouped=bool(group_by))
     if as_json:
         render.print_json(made.to_json())
-    elif outputs:
-        for path in outputs:
-            click.echo(str(path))
-    else:
+        return
+    for path in outputs:
+        click.echo(str(path))
+    if not outputs:
         _print(made, digits)
+    for remark in made.remarks:
+        click.echo(f"note: {remark}")
 
 
 def _write(made: TableDeclaration, path: Path, digits: int, *, grouped: bool) -> None:
@@ -123,10 +126,11 @@ def _write(made: TableDeclaration, path: Path, digits: int, *, grouped: bool) ->
 
 
 def _print(made: TableDeclaration, digits: int) -> None:
-    from fsf_reports._table_files import as_text, caption
+    from fsf_reports._table_files import as_text, caption, notes
     from fsframework.cli import render
 
     heads, cells = as_text(made, digits)
     render.print_table(heads, cells)
     click.echo()
-    click.echo(caption(made))
+    for text in filter(None, (caption(made), notes(made))):
+        click.echo(text)

@@ -24,6 +24,7 @@ from fsf_reports import (
     Leaderboard,
     Notes,
     Provenance,
+    Submission,
     Tasks,
     Training,
 )
@@ -38,7 +39,10 @@ from fsf_reports.values import (
     Text,
     table_of_headline,
 )
+from fsf_statistics import labelled_results
+from fsframework.components.registry import Registry
 from fsframework.errors import OptionError, RecordError
+from fsframework.records import PluginRecord
 from fsframework.testing import parametrize_with_checks
 
 QUICK: dict[str, Any] = {
@@ -47,7 +51,8 @@ QUICK: dict[str, Any] = {
 }  # fmt: skip
 Runs = dict[str, fsframework.Run]
 SECTIONS = (
-    DataAndWords, Figures, Findings, HarmfulPairs, Leaderboard, Notes, Provenance, Tasks, Training,
+    DataAndWords, Figures, Findings, HarmfulPairs, Leaderboard, Notes, Provenance, Submission,
+    Tasks, Training,
 )  # fmt: skip
 
 
@@ -296,9 +301,49 @@ def test_the_command_cites_what_a_run_used(fsf: Any, methods: Runs) -> None:
     entries = re.findall(r"^@\w+\{(\w+),$", done.stdout, re.MULTILINE)
     assert len(entries) == len(set(entries))
     assert {"fsframework", "snell2017prototypical", "zheng2024benchmarking"} <= set(entries)
-    assert "author = {Snell and Swersky and Zemel}" in done.stdout
+    assert "author = {Jake Snell and Kevin Swersky and Richard Zemel}" in done.stdout
+    assert "(NeurIPS)" in done.stdout
+    assert "baseline" not in done.stdout
     assert "dataset planted" in done.stdout  # has no publication, and is named
     assert fsf("cite", "no-such-run").returncode == 2
+
+
+def test_first_party_sources_have_full_names(fsf: Any, methods: Runs, tmp_path: Path) -> None:
+    """The publication of a new plugin needs an entry in ``references.bib``."""
+    record, registry = methods["ncc"].record, Registry()
+    kinds = ("method", "backbone", "dataset", "sampler", "detector", "view", "statistic")
+    every = [plugin for kind in kinds for plugin in registry.plugins(kind)]
+    told = tuple(
+        PluginRecord(one.kind, one.name, one.target, one.distribution, one.version)
+        for one in every
+        if one.distribution.startswith("fsf-")
+    )
+    assert len(told) > 80
+    dataclasses.replace(record, plugins=told).save(tmp_path / "runs" / "all")
+    done = fsf("cite", "all")
+    authors = re.findall(r"^  author = \{(.*)\},$", done.stdout, re.MULTILINE)
+    assert len(authors) > 80
+    assert [one for one in authors if not all(" " in name for name in one.split(" and "))] == []
+
+
+def test_the_method_of_a_stage_is_cited_only_if_it_trained(fsf: Any) -> None:
+    options = {**QUICK, "tasks": 4, "name": "run"}
+    fsframework.run(method="ncc", training={"epochs": 0, "method": "baseline"}, **options)
+    assert "baseline" not in fsf("cite", "run").stdout
+    options["name"] = "trained"
+    one = {"epochs": 1, "steps": 1, "method": "baseline"}
+    fsframework.run(method="ncc", training=one, **options)
+    assert "method baseline" in fsf("cite", "trained").stdout
+
+
+def test_commands_take_labels(fsf: Any, methods: Runs) -> None:
+    run = methods["ncc"].folder
+    assert fsf("cite", f"ours={run}").stdout == fsf("cite", run).stdout
+    page = fsf_reports.report(labelled_results([f"ours={run}"], run.parent), progress=False).page
+    assert [one.label for one in page.runs] == ["ours"]
+    assert page.title.startswith("ours on ")
+    done = fsf("report", f"ours={run}", "--section", "findings")
+    assert done.returncode == 0, done.stderr
 
 
 def test_unfinished_runs_and_files_of_ones_own_are_not_cited(

@@ -16,11 +16,13 @@ import fsf_reports
 import fsf_statistics
 import fsframework as api
 from fsf_reports import PlainTables, table
-from fsf_reports._table_files import WRITERS, caption, to_csv, to_html, to_markdown, to_tex
+from fsf_reports._table_files import WRITERS, caption, notes, to_csv, to_html, to_markdown, to_tex
 from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
 from fsframework.errors import DataError, OptionError
 from fsframework.testing import Check, Make, parametrize_with_checks
 from tests.conftest import Fsf
+
+from .conftest import untrained
 
 NASTY = (
     "<script>alert(1)</script>",
@@ -50,13 +52,16 @@ def test_the_headline_is_that_of_the_public_function(one_shot: list[Path]) -> No
     made = table(one_shot)
     wanted = table_of_headline(fsf_statistics.headline(one_shot))
     assert made.row_names == ("method",)
-    assert made.columns == wanted.columns
+    measured = {entry.column for entry in wanted.entries if entry.measured is not None}
+    assert made.columns == tuple(column for column in wanted.columns if column in measured)
     assert {"Acc-R", "Acc gap", "wAcc-R", "wAcc-A", "gap"} <= set(made.columns)
     found = {(entry.row, entry.column): entry for entry in made.entries}
     for entry in wanted.entries:
+        if entry.column not in measured:
+            continue
         own = found[entry.row, entry.column]
         assert (own.measured, own.mark) == (entry.measured, entry.mark)
-    assert "On planted, 3-way 1-shot: 24 tasks per arm; 95 % intervals, closed" in made.notes[0]
+    assert "On planted, 3-way 1-shot: 24 tasks per arm; 95 % intervals, closed" in made.reading
     rows = list(csv.DictReader(io.StringIO(to_csv(made))))
     for row, entry in zip(rows, made.entries, strict=True):
         if entry.measured is None:
@@ -84,11 +89,30 @@ def test_values_are_means_over_seeds_and_tasks_are_told_apart(two_strengths: lis
     found = {(entry.row, entry.column): entry.measured for entry in made.entries}
     answer = table_of_headline(fsf_statistics.headline(two_strengths))
     assert answer.row_names == ("method", "strength", "seeds")
-    assert len(answer.entries) == len(found)
-    for entry in answer.entries:
+    shown = [entry for entry in answer.entries if entry.column in made.columns]
+    assert len(shown) == len(found)
+    for entry in shown:
         method, strength, seeds = entry.row
         assert found[(strength, seeds, method), entry.column] == entry.measured
     assert ("0.2", "2", "ncc") in {row for row, _ in found}
+
+
+def test_a_caption_is_short_and_options_are_words(one_shot: list[Path], tmp_path: Path) -> None:
+    common = untrained(tmp_path)
+    api.run(method="ncc", shot=1, placebo=True, **common)
+    api.run(method="ncc", shot=1, drop_words=["red", "blue"], **common)
+    made = table([*one_shot, common["runs_dir"]])
+    cells = {name: {row[place] for row in made.rows} for place, name in enumerate(made.row_names)}
+    assert cells["placebo"] == {"yes", "no"}
+    assert cells["drop words"] == {"", "red, blue"}
+    text = to_tex(made)
+    [above] = re.findall(r"\\caption\{(.*)\}", text)
+    assert len(above.split()) <= 80
+    for part in ("planted", "3-way 1-shot", "24 tasks per arm", r"95 \% intervals", "wAcc"):
+        assert part in above
+    assert made.remarks
+    assert len(set(made.remarks)) == len(made.remarks)
+    assert not any(remark in text for remark in made.remarks)
 
 
 def test_shots_are_columns(small_runs: Path) -> None:
@@ -124,7 +148,7 @@ def test_parts_of_a_run_are_those_of_a_breakdown(name: str, by: Any, one_shot: l
 
 def test_markdown_and_html_show_names_as_text(parsed: Any) -> None:
     page = parsed(to_html(nasty(), grouped=True))
-    assert page.tags <= {"table", "caption", "thead", "tbody", "tr", "th", "td", "b"}
+    assert page.tags <= {"table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td", "b"}
     for name in NASTY:
         assert " ".join(name.split()) in page.text
     assert "<td>3.04 ± 1.20 *</td>" in nasty()._repr_html_()
@@ -179,7 +203,8 @@ def test_small_and_missing_values() -> None:
     text = to_markdown(TableDeclaration("T", "t", ("n",), entries))
     cells = [line.split("|")[2].strip() for line in text.splitlines() if line.startswith("|")]
     assert cells[2:] == ["<0.001", "3.0 [1.0, 6.0]", "2.0", "– (a)"]
-    assert caption(TableDeclaration("T", "t", ("n",), entries, ("note",))) == "t. a: why. note."
+    made = TableDeclaration("T", "t", ("n",), entries, ("note",), reading="On data")
+    assert (caption(made), notes(made)) == ("t. On data.", "a: why. note.")
 
 
 @parametrize_with_checks([PlainTables])
@@ -217,8 +242,8 @@ def test_two_latex_tables_of_one_name_have_two_labels(tmp_path: Path) -> None:
     fsf_reports.save_tables([BESIDE, BESIDE], tmp_path / "tables.tex")
     text = (tmp_path / "tables.tex").read_text(encoding="utf-8")
     assert re.findall(r"\\label\{(.*)\}", text) == ["tab:table-3", "tab:table-3-2"]
-    assert r"\caption{Table 3 of FewSTAB. Worst classes. a: failed:" in text
-    assert r"a: failed: 100 \% of \#1." in text
+    assert r"\caption{Table 3 of FewSTAB. Worst classes.}" in text
+    assert r"a: failed: 100 \% of \#1." in text.partition(r"\end{tabular}")[2]
 
 
 def test_a_file_that_nothing_writes(tmp_path: Path) -> None:
@@ -227,6 +252,24 @@ def test_a_file_that_nothing_writes(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no tables to write"):
         fsf_reports.save_tables([], tmp_path / "tables.tex")
     assert list(tmp_path.glob("tables*")) == []
+
+
+def test_the_commands_of_the_page_on_papers_fill_its_table(
+    fsf: Fsf, one_shot: list[Path], tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "paper.md").read_text(encoding="utf-8")
+    for run in one_shot:
+        (tmp_path / "runs").mkdir(exist_ok=True)
+        (tmp_path / "runs" / run.name).symlink_to(run)
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    for line in "".join(blocks).splitlines():
+        done = fsf(*line.partition(" > ")[0].split()[1:])
+        assert done.returncode == 0, (line, done.stderr)
+    heads = re.search(r"^method & .*$", page, re.MULTILINE)
+    assert heads is not None
+    made = (tmp_path / "table.tex").read_text(encoding="utf-8").partition(r"\toprule")[2]
+    shown = re.sub(r"\\multicolumn\{2\}\{c\}\{(.*?)\}", r"\1", made.splitlines()[1])
+    assert shown == heads[0]
 
 
 def test_the_command(fsf: Fsf, one_shot: list[Path], tmp_path: Path) -> None:

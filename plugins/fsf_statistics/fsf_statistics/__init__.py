@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         HeadlineRow,
         headline,
         headline_of_runs,
+        limits_of,
     )
     from fsf_statistics.planning import TaskSupply, best_queries
     from fsf_statistics.queries import QueryPlan, plan_queries
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
     from fsf_statistics.sources import labelled_results
     from fsf_statistics.task_sets import (
         facts_of,
+        head_of_fact,
         options_of_tasks,
         sets_of,
         tasks_told_apart,
+        told_value,
     )
 
 __all__ = [
@@ -59,10 +62,12 @@ __all__ = [
     "effective_robustness",
     "facts_of",
     "harmful_pairs",
+    "head_of_fact",
     "headline",
     "headline_of_runs",
     "kept_pairs",
     "labelled_results",
+    "limits_of",
     "options_of_tasks",
     "pilot_of",
     "plan_queries",
@@ -72,6 +77,7 @@ __all__ = [
     "sets_of",
     "spearman",
     "tasks_told_apart",
+    "told_value",
 ]
 
 __version__ = "0.1.0"
@@ -98,10 +104,12 @@ _HOME = {
     "effective_robustness": "robustness",
     "facts_of": "task_sets",
     "harmful_pairs": "harm",
+    "head_of_fact": "task_sets",
     "kept_pairs": "harm",
     "labelled_results": "sources",
     "headline": "headlines",
     "headline_of_runs": "headlines",
+    "limits_of": "headlines",
     "options_of_tasks": "task_sets",
     "pilot_of": "query_variance",
     "plan_queries": "queries",
@@ -111,6 +119,7 @@ _HOME = {
     "sets_of": "task_sets",
     "spearman": "ranking",
     "tasks_told_apart": "task_sets",
+    "told_value": "task_sets",
 }
 """The module that defines each name; asking for one name imports no other module."""
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fsf_statistics.task_sets import head_of_fact, told_value
 from fsframework.values import Estimate, text_table
 
 __all__ = ["HeadlineEntry", "HeadlineTable"]
+
 
 _MARKS = {"best": "*", "tied": "~", "": ""}
 _LEAST_BAR, _MOST_BAR = 10, 24
@@ -58,7 +60,8 @@ class HeadlineTable:
     """The table of a headline.
 
     Args:
-        row_names: what the names of a row are, such as ``shot`` and ``method``.
+        row_names: what the names of a row are, such as ``shot`` and ``method``; ``letter`` is
+            shared by methods that cannot be told apart.
         entries: in the order of rows and columns.
     """
 
@@ -80,10 +83,11 @@ class HeadlineTable:
         return [entry for entry in self.entries if entry.column == column]
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return heads and cells of the whole table."""
+        """Return heads and cells of the whole table, names of rows as readers call them."""
         columns = [_cells(self.entries_of(name)) for name in self.columns]
-        rows = [[*names, *cells] for names, *cells in zip(self.rows, *columns, strict=True)]
-        return [*self.row_names, *self.columns], rows
+        named = [list(map(told_value, names)) for names in self.rows]
+        rows = [[*names, *cells] for names, *cells in zip(named, *columns, strict=True)]
+        return [*map(head_of_fact, self.row_names), *self.columns], rows
 
     def text(self, width: int) -> str:
         """Return the table as lines of at most ``width`` characters.

@@ -39,12 +39,12 @@ from fsframework.statistics.results import (
     joined_over_seeds,
     labels_of,
 )
-from fsframework.values import footnotes, html_table
+from fsframework.values import Estimate, footnotes, html_table
 
-__all__ = ["Column", "ComparedHeadline", "HeadlineRow", "headline", "headline_of_runs"]
+__all__ = ["Column", "ComparedHeadline", "HeadlineRow", "headline", "headline_of_runs", "limits_of"]
 
 _ELSEWHERE = "not measured on its tasks"
-_COUNTS = ("seeds", "tasks")
+_COUNTS = ("seeds", "count")
 """Names of rows that say how much was measured, and not what."""
 
 
@@ -73,13 +73,15 @@ class ComparedHeadline(Headline):
     Args:
         table: a row per method; columns are the measures of both arms, and what is lost.
         columns: for every set of equal tasks, the estimates and comparisons behind the table.
-        terms: what gaps and drops are made of; among the notes, as are the limits.
-        limits: which values are near guessing or below it, and what that says of their gaps.
+        terms: what gap, drop and robustness are made of, by column; among the notes, as are the
+            limits.
+        limits: what gaps do not rank, which values are near guessing or below it, and what that
+            says of their gaps.
     """
 
     table: HeadlineTable = field(default_factory=HeadlineTable)
     columns: tuple[tuple[Column, ...], ...] = ()
-    terms: tuple[str, ...] = ()
+    terms: Mapping[str, str] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
 
     @property
@@ -269,8 +271,8 @@ def _called(rows: Sequence[HeadlineRow], heads: Sequence[str]) -> list[str]:
     """Return what tells each row from the others: the names that vary, else the first.
 
     >>> rows = [HeadlineRow((name, "1"), None) for name in ("maml", "renet")]
-    >>> _called(rows, ("method", "shot")), _called(rows[:1], ("shot", "seeds"))
-    (['maml', 'renet'], ['shot maml'])
+    >>> _called(rows, ("method", "shot")), _called(rows[:1], ("strength", "seeds"))
+    (['maml', 'renet'], ['strength maml'])
     """
     varied = [
         i
@@ -278,10 +280,7 @@ def _called(rows: Sequence[HeadlineRow], heads: Sequence[str]) -> list[str]:
         if head not in _COUNTS and len({row.names[i] for row in rows}) > 1
     ]
     found = [
-        ", ".join(
-            row.names[i] if heads[i] == "method" else f"{heads[i]} {row.names[i]}"
-            for i in varied or [0]
-        )
+        ", ".join(filter(None, (called({heads[i]: row.names[i]}) for i in varied or [0])))
         for row in rows
     ]
     if len(set(found)) < len(found):
@@ -319,18 +318,16 @@ def _assembled(
         for label, letter in ranking.compared.groups.items()
     }
     if letters:
-        row_names = (*row_names, "group")
+        row_names = (*row_names, "letter")
         entries = [replace(e, row=(*e.row, letters.get(e.label, ""))) for e in entries]
     table = HeadlineTable(tuple(row_names), tuple(entries))
-    terms = tuple(dict.fromkeys(one for columns in groups for one in _terms(columns)))
-    limits = tuple(
-        f"On {place}: {one}" if place else one
-        for columns, place in zip(groups, places, strict=True)
-        for one in _near_guessing(columns)
-    )
+    terms = {name: told for columns in groups for name, told in _terms(columns).items()}
+    if letters:
+        terms["letter"] = "Methods that share a letter cannot be told apart."
+    limits = tuple(limits_of(groups, places))
     return ComparedHeadline(
         tuple(sentences(groups, places)),
-        tuple(_notes(rows, groups, (*terms, *limits, *rank_agreements(groups, places)))),
+        tuple(_notes(rows, groups, (*terms.values(), *limits, *rank_agreements(groups, places)))),
         table,
         tuple(map(tuple, groups)),
         terms,
@@ -380,36 +377,59 @@ def _order(columns: Sequence[Column]) -> list[str]:
     return (main if main.ranks else columns[0]).ranked
 
 
-def _terms(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield what a gap, a drop and effective robustness are made of."""
+def _terms(columns: Sequence[Column]) -> dict[str, str]:
+    """Return what a gap, a drop and effective robustness are made of, by column."""
     main = main_of(columns) if columns else None
     if main is None or not main.measure.is_gap:
-        return
+        return {}
     arms = {c.label: next(iter(c.values.values())) for c in arms_of(main, columns)}
-    yield gap_told(arms)
+    found = {name: told for name, told in gap_told(arms).items() if _has(columns, name)}
     if robustness_of(columns) is not None:
         control, tested = arms
-        yield (
+        found["robustness"] = (
             f"robustness = {tested} beyond what {control} predicts, by a line through the logits "
-            "of all methods on equal tasks; larger is better. Methods that share a letter cannot "
-            "be told apart."
+            "of all methods on equal tasks; larger is better."
         )
-    if not main.ranks:
+    return found
+
+
+def _has(columns: Sequence[Column], head: str) -> bool:
+    """Whether a column has any value."""
+    return any(column.label == head and column.values for column in columns)
+
+
+def limits_of(groups: Sequence[Sequence[Column]], places: Sequence[str]) -> Iterator[str]:
+    """Yield what gaps do not rank, and which rows are near guessing or below it, each once.
+
+    Sets of tasks on which guessing gives the same share one sentence.
+
+    Args:
+        groups: the columns of each set of equal tasks.
+        places: what tells each set from the others.
+    """
+    gaps = [
+        (number, columns)
+        for number, columns in enumerate(groups)
+        if columns and main_of(columns).measure.is_gap
+    ]
+    if any(not main_of(columns).ranks for _, columns in gaps):
         yield (
-            "A gap shrinks where a method knows little and where it knows all, so that gaps rank "
-            "only methods that do equally well in the control arm."
+            "A gap shrinks where a method knows little and where it knows all, so gaps rank only "
+            "methods that do equally well in the control arm."
         )
-
-
-def _near_guessing(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield which rows have no effective robustness, and what is near guessing or below it."""
-    if (robustness := robustness_of(columns)) is not None:
-        called = {robustness.name(one): [why] for one, why in robustness.missing.items()}
-        yield from (f"No robustness of {one}." for one in footnotes(called))
-    main = main_of(columns) if columns else None
-    if main is not None and main.measure.is_gap:
-        heads = {column.label: column.values for column in columns}
-        name = main.name
-        yield from limits_told(
-            heads, main.measure.arms, lambda rows: names_told([name(label) for label in rows])
-        )
+    alike: dict[tuple[Any, ...], dict[str, dict[str, Estimate]]] = {}
+    names: dict[str, str] = {}
+    for number, columns in gaps:
+        main, robustness = main_of(columns), robustness_of(columns)
+        if robustness is not None:
+            missing = {robustness.name(one): [why] for one, why in robustness.missing.items()}
+            yield from (f"No robustness of {one}." for one in footnotes(missing))
+        guessed = [next(iter(c.values.values())).guessing for c in columns if c.values]
+        heads = alike.setdefault((main.measure.arms, *guessed), {})
+        where = f" ({places[number]})" if places[number] else ""
+        for column in columns:
+            own = {f"{number} {label}": one for label, one in column.values.items()}
+            heads.setdefault(column.label, {}).update(own)
+            names |= {f"{number} {label}": main.name(label) + where for label in column.values}
+    for (arms, *_), heads in alike.items():
+        yield from limits_told(heads, arms, lambda rows: names_told([names[one] for one in rows]))

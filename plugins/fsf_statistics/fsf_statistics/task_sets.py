@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fsframework.statistics.facts import told_apart
+from fsframework.statistics.facts import text_of, told_apart
 from fsframework.statistics.results import MethodResult, grouped_by_tasks
 
-__all__ = ["facts_of", "options_of_tasks", "sets_of", "tasks_told_apart"]
+__all__ = [
+    "facts_of",
+    "head_of_fact",
+    "options_of_tasks",
+    "sets_of",
+    "tasks_told_apart",
+    "told_value",
+]
+
+_HEADS = {"n_query": "queries", "count": "tasks per arm", "training_seed": "seed"}
 
 _ALWAYS = ("data", "tasks")
 _MAKE_TASKS = ("dataset", "detector", "sampler")
@@ -37,6 +46,20 @@ def facts_of(result: MethodResult) -> dict[str, str]:
         found["queries"] = str(result.arms.tested.n_query)
     components = {role: (one.called, one.options) for role, one in record.components.items()}
     return found | options_of_tasks(components, record.settings)
+
+
+def head_of_fact(name: str) -> str:
+    """Return the head of a column that shows a fact.
+
+    >>> head_of_fact("n_query"), head_of_fact("min_count")
+    ('queries', 'min count')
+    """
+    return _HEADS.get(name, name.replace("_", " "))
+
+
+def told_value(value: str) -> str:
+    """Return what a cell says of the value of a fact: yes or no of an option that is on or off."""
+    return {"true": "yes", "false": "no"}.get(value, value)
 
 
 def sets_of(results: Sequence[MethodResult]) -> list[list[MethodResult]]:
@@ -83,9 +106,9 @@ def options_of_tasks(
     for role in _MAKE_TASKS:
         if role in components:
             name, options = components[role]
-            found |= {role: name, **{f"{role}.{key}": str(v) for key, v in options.items()}}
+            found |= {role: name, **{f"{role}.{key}": text_of(v) for key, v in options.items()}}
     told = {name: settings.get(name) for name in _SET_TASKS}
-    return found | {name: str(value) for name, value in told.items() if value is not None}
+    return found | {name: text_of(value) for name, value in told.items() if value is not None}
 
 
 def tasks_told_apart(facts: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:

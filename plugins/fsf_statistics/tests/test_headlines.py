@@ -179,7 +179,7 @@ def test_near_guessing_there_is_no_drop_and_nothing_is_ranked() -> None:
     assert drops["poor"].estimate is None
     assert "wAcc-R" in drops["poor"].reason
     assert drops["good"].estimate.value == pytest.approx((29 / 32 - 1 / 2) / (29 / 32 - GUESSED))
-    [limit] = found.limits
+    *_, limit = found.limits
     assert limit.startswith("wAcc-R of poor is near what guessing gives (")
     assert limit.endswith("nothing can be read from the gap.")
     [sentence] = told(result("a", knows_nothing), result("b", knows_nothing)).sentences
@@ -192,13 +192,13 @@ def test_near_guessing_there_is_no_drop_and_nothing_is_ranked() -> None:
     ("biased", "said"),
     [
         ([3, 4, 4, 3, 4, 4, 4, 4], "below what guessing gives (36.3 %): the hint misleads it."),
-        ([3, 2, 3, 2, 3, 2, 3, 2], "near what guessing gives (36.3 %): what can be lost is lost, "),
+        ([3, 2, 3, 2, 3, 2, 3, 2], "near what guessing gives (36.3 %): little is left to lose, "),
     ],
 )
 def test_what_is_near_guessing_in_the_tested_arm_alone_has_a_gap_that_says_much(
     biased: list[int], said: str
 ) -> None:
-    [limit] = told(result("misled", {"random": STEADY, "biased": biased})).limits
+    *_, limit = told(result("misled", {"random": STEADY, "biased": biased})).limits
     assert limit.startswith(f"wAcc-A of misled is {said}")
 
 
@@ -273,7 +273,7 @@ def test_enough_methods_are_ordered_by_effective_robustness_with_letters() -> No
     results = [*six(), result("g", {"random": [4] * 12, "biased": [4] * 12})]
     expected = fsf_statistics.effective_robustness(results)
     found = told(*results)
-    assert found.table.row_names == ("method", "group")
+    assert found.table.row_names == ("method", "letter")
     order = [*expected.values, "g"]
     assert found.table.rows == tuple((label, expected.letters.get(label, "")) for label in order)
     own = {e.label: e for e in found.table.entries if e.column == "robustness"}
@@ -288,7 +288,7 @@ def test_enough_methods_are_ordered_by_effective_robustness_with_letters() -> No
     assert own[order[0]].mark == "best"
     assert set(marks(found, "gap").values()) == {""}
     assert any(limit.startswith("No robustness of g") for limit in found.limits)
-    assert "robustness" in found.terms[1]
+    assert "robustness" in found.terms
     assert "robustness" not in told(*results[:5]).table.columns
 
 

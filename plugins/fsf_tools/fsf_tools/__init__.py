@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fsf_tools.attributes.statistics import attribute_statistics
     from fsf_tools.attributes.truth import detection_errors
     from fsf_tools.cached import cache_size, clean_cache
+    from fsf_tools.collecting import add_results
     from fsf_tools.data.adding import add_dataset, remove_dataset
     from fsf_tools.data.catalogue import datasets
     from fsf_tools.data.embedding import embed_images
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_dataset",
+    "add_results",
     "agreement",
     "attribute_statistics",
     "cache_size",
@@ -40,6 +42,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "add_dataset": "data.adding",
+    "add_results": "collecting",
     "agreement": "attributes.agreement",
     "attribute_statistics": "attributes.statistics",
     "cache_size": "cached",

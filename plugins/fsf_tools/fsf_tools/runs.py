@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsframework.cli.options import flat_options, group, run_names, shared
-from fsframework.errors import OptionError, close_matches
+from fsframework.errors import FsfError, OptionError, close_matches
 
 if TYPE_CHECKING:
     from fsframework.api.running import Run
@@ -29,7 +30,7 @@ _SPARE = (
 
 @group()
 def runs() -> None:
-    """List and show the runs made so far.
+    """List and show the runs made so far, and publish their models.
 
     \b
     Examples:
@@ -190,7 +191,7 @@ def remove(run_list: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
 
     RUN is a folder, a name or its beginning, or a selector such as method=ncc,shot=5.
     """
-    from fsframework.api.running import remove_run, run_folder
+    from fsframework.api.running import run_folder
 
     folders = list(dict.fromkeys(run_folder(run, runs_dir) for run in run_list))
     for folder in folders:
@@ -199,5 +200,51 @@ def remove(run_list: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
     if not yes:
         click.confirm(f"Remove {'this run' if len(folders) == 1 else 'these runs'}?", abort=True)
     for folder in folders:
-        remove_run(folder)
+        _remove(folder)
         click.echo(f"removed {folder}")
+
+
+def _remove(folder: Path) -> None:
+    """Remove a run, even a damaged one; of a folder that is a link only the link is removed."""
+    try:
+        if folder.is_symlink():
+            folder.unlink()
+            return
+        # The record first: what a killed removal leaves behind is no longer a run.
+        (folder / "run.json").unlink()
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise FsfError(f"cannot remove {folder}: {error.strerror or error}") from error
+
+
+@runs.command("publish")
+@click.argument("run", metavar="RUN", shell_complete=run_names)
+@click.argument("name", metavar="DATA/NAME")
+@click.option(
+    "--to",
+    "package",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="PACKAGE",
+    help="Folder of the package, such as ./fsf-weights-birds; begun if it does not exist.",
+)
+@click.option("--licence", required=True, metavar="TEXT", help="Licence of the weights.")
+@shared("runs-dir")
+def publish(run: str, name: str, package: Path, licence: str, runs_dir: Path) -> None:
+    """Put the trained model of a run into a package, under a name that others can give.
+
+    The package carries the weights and the record, which has the recipe, the versions and
+    the digest of the weights. Once it is installed, --model NAME takes the model.
+
+    \b
+    Example:
+      fsf runs publish method=protonet birds/protonet --to fsf-weights-birds --licence MIT
+      pip install ./fsf-weights-birds
+      fsf run --model birds/protonet --dataset folder:./other-images
+    """
+    from fsf_tools.publishing import publish_model
+    from fsframework.api.running import load_run
+
+    made = publish_model(name, package, load_run(run, runs_dir), licence=licence)
+    click.echo(f"{name}: digest of its weights {made.record.digests['weights'][:12]}")
+    click.echo(f"written to {made.folder}; install it with pip install {package}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +29,12 @@ _FILE = click.Path(path_type=Path)
 
 @group()
 def tasks() -> None:
-    """Make, verify and export task files.
+    """Make, verify, export and publish task files.
 
     \b
     A task file holds indices into the images of a data set, and digests to check
-    that they belong together; it needs neither pixels nor a model.
+    that they belong together; it needs neither pixels nor a model. The folder of a
+    run and the name of a task set, such as cub/fewstab-5w1s-v1, stand for a file too.
 
     \b
     Examples:
@@ -40,6 +43,7 @@ def tasks() -> None:
       fsf tasks make depleted.safetensors --sampler depleting --tasks all
       fsf tasks verify tasks.safetensors
       fsf tasks export tasks.safetensors tasks.jsonl
+      fsf tasks show cub/fewstab-5w1s-v1
     """
 
 
@@ -163,3 +167,63 @@ def export(
     tasks, images = open_tasks(*experiment_of(context), file)
     export_jsonl(tasks, images.pool, output)
     click.echo(f"{output}: {tasks.described()}")
+
+
+@tasks.command("publish")
+@click.argument("name", metavar="DATA/NAME-vN")
+@click.option(
+    "--to",
+    "package",
+    type=_FILE,
+    required=True,
+    metavar="PACKAGE",
+    help="Folder of the package, such as ./fsf-tasks-birds; begun if it does not exist.",
+)
+@click.option("--licence", required=True, metavar="TEXT", help="Licence of the keys and words.")
+@click.option(
+    "--about", multiple=True, metavar="TEXT", help="Where the words are from, ...; repeatable."
+)
+@shared("sampler", "dataset", "method", "backbone", *WORDS, "split", "way", "shot", "queries")
+@shared("tasks", "seed", *CONFIGURATION, "cache-dir")
+@click.pass_context
+def publish(
+    context: click.Context,
+    /,
+    name: str,
+    package: Path,
+    licence: str,
+    about: tuple[str, ...],
+    **_: Any,
+) -> None:
+    """Draw the tasks of every arm into a package, under a name that papers can give.
+
+    The package carries the tasks, the keys and words of their images, and a datasheet
+    (fsf tasks show NAME); no pixels. Once it is installed, fsf run --task-file NAME
+    evaluates the tasks. What has a name never changes: other tasks are -v2.
+
+    \b
+    Example:
+      fsf tasks publish birds/fewstab-5w1s-v1 --to fsf-tasks-birds --shot 1 \\
+          --dataset folder:./images --attributes words.csv --licence CC0
+      pip install ./fsf-tasks-birds
+      fsf run --method ncc --dataset folder:./images --task-file birds/fewstab-5w1s-v1
+    """
+    from fsf_tools.publishing import publish_tasks
+
+    told = [f"drawn by: {_command_line('--licence', '--about')}", *about]
+    made = publish_tasks(name, package, *experiment_of(context), licence=licence, about=told)
+    for tasks in made.tasks.values():
+        click.echo(f"{name}: {tasks.described()}; digest {tasks.digest[:12]}")
+    click.echo(f"written to {made.folder}; install it with pip install {package}")
+
+
+def _command_line(*left_out: str) -> str:
+    """Return the command as it was given, without options that say nothing of the tasks."""
+    words = iter(sys.argv[1:])
+    kept = ["fsf"]
+    for word in words:
+        if word in left_out:
+            next(words)
+        elif word.partition("=")[0] not in left_out:
+            kept.append(word)
+    return shlex.join(kept)

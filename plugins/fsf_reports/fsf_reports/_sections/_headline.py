@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
@@ -10,6 +11,7 @@ import fsframework as fsf
 from fsf_reports.interfaces import ReportedRun, ReportedRuns
 from fsf_reports.values import Entry, Quantity, TableDeclaration
 from fsf_statistics import ComparedHeadline
+from fsframework.api.results import results_of
 from fsframework.statistics.facts import called
 
 __all__ = [
@@ -39,7 +41,12 @@ def headline_of(runs: ReportedRuns) -> ComparedHeadline:
 
 def _headline(runs: ReportedRuns) -> ComparedHeadline:
     if several_seeds(runs):
-        return fsf_statistics.headline([run.folder for run in runs])
+        results = results_of([run.folder for run in runs], runs[0].folder.parent)
+        named = [
+            dataclasses.replace(one, label=str(run.record["name"]) or one.label)
+            for one, run in zip(results, runs, strict=True)
+        ]
+        return fsf_statistics.headline(named)
     return fsf_statistics.headline(
         {run.short: run.outcomes for run in runs if run.outcomes is not None}
     )

@@ -108,10 +108,17 @@ def _python(runs: ReportedRuns) -> str:
     )
 
 
+def _from(plugin: Mapping[str, Any]) -> str:
+    """Return where a plugin comes from: a distribution, or files of the user's own."""
+    if not plugin["files"]:
+        return f"{plugin['distribution']} {plugin['version']}"
+    return f"{plugin['kind']} {plugin['name']} ({' and '.join(plugin['files'])})"
+
+
 def _versions(run: ReportedRun) -> str:
     record = run.record
     environment = record["environment"]
-    plugins = dict.fromkeys(f"{p['distribution']} {p['version']}" for p in record["plugins"])
+    plugins = dict.fromkeys(map(_from, record["plugins"]))
     lines = {
         "run": run.folder.name,
         "status": record["status"],

@@ -73,10 +73,12 @@ class TableDeclaration:
         title: one sentence.
         row_names: what the names of a row are, such as ``shot`` and ``method``.
         entries: in the order of rows and columns.
-        notes: footnotes, a sentence each.
+        notes: below the table, a sentence each.
         differences: whether measured minus printed is shown.
         source: the publication whose table it is; empty for none.
         folded: whether a page shows it only when it is asked for.
+        reading: what a caption adds to the title: data, tasks, intervals, and what is left out.
+        remarks: what its author must know, a sentence each; printed, but in no file.
 
     Raises:
         DataError: an entry has another number of row names, or two entries have the same place.
@@ -90,6 +92,8 @@ class TableDeclaration:
     differences: bool = True
     source: str = ""
     folded: bool = False
+    reading: str = ""
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         places = set()
@@ -133,15 +137,19 @@ class TableDeclaration:
             for names, entries in found.items()
         ]
         heads = [*self.row_names, *self.columns]
-        below = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return html_table(heads, rows, f"{self.name}. {self.title}") + below
+        below = "".join(f"<p>{escape(note)}</p>" for note in (*self.notes, *self.remarks))
+        return (
+            html_table(heads, rows, " ".join((f"{self.name}.", self.title, self.reading))) + below
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """Return name, title, notes and every entry as JSON values."""
+        """Return name, title, reading, notes, remarks and every entry as JSON values."""
         return {
             "table": self.name,
             "title": self.title,
+            "reading": self.reading,
             "notes": list(self.notes),
+            "remarks": list(self.remarks),
             "rows": [entry.to_json() for entry in self.entries],
         }
 

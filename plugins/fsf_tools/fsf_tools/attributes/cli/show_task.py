@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from fsframework.cli.options import (
     CONFIGURATION,
@@ -67,19 +68,25 @@ def show_task(  # noqa: PLR0913 - a parameter per option
     """Draw a task as a picture: support and queries of each class, with their words.
 
     A word tied to a class of the task is marked in the colour of that class. Without
-    FILE, the task is drawn with --sampler.
+    FILE, the task is drawn with --sampler. Where FILE is the name of a task set or the
+    folder of a run, its datasheet is printed, unless --task or --output is given.
 
     \b
     Examples:
       fsf tasks show tasks.safetensors --task 7 --output task7.png
       fsf tasks show --sampler fewstab --arm random --json
+      fsf tasks show cub/fewstab-5w1s-v1
     """
     from fsf_tools.attributes.task_pictures import task_picture
     from fsframework.api.opened import draw_tasks, open_tasks
     from fsframework.cli import render
-    from fsframework.errors import OptionError, argument
+    from fsframework.errors import OptionError
     from fsframework.values import atomic_write
 
+    asked = context.get_parameter_source("number") is not ParameterSource.DEFAULT
+    if file is not None and not file.is_file() and not asked and output is None:
+        _print_datasheet(file, as_json=as_json)
+        return
     path = output or Path(f"task-{number}.png")
     if not as_json:
         check_output(path, ".png", force=force)
@@ -90,9 +97,7 @@ def show_task(  # noqa: PLR0913 - a parameter per option
         arms, images = draw_tasks(experiment, session, tasks=count)
         tasks = arms.of(arm)
     else:
-        if arm is not None:
-            raise OptionError(f"{argument('arm', arm)} applies to drawn tasks; a file has one arm")
-        tasks, images = open_tasks(experiment, session, file)
+        tasks, images = open_tasks(experiment, session, file, arm)
     if number >= len(tasks):
         raise OptionError(f"--task must be from 0 to {len(tasks) - 1}, not {number}")
     one = tasks[number : number + 1]
@@ -103,6 +108,18 @@ def show_task(  # noqa: PLR0913 - a parameter per option
     placebo = ", images permuted (placebo)" if tasks.placebo else ""
     called = f"{tasks.arm} task" if tasks.arm else "task"
     click.echo(f"{path}: {called} {number} of {tasks.sampler}{placebo}")
+
+
+def _print_datasheet(file: Path, *, as_json: bool) -> None:
+    from fsf_tools.publishing import datasheet
+    from fsframework.api.running import load_run
+    from fsframework.cli import render
+
+    run = load_run(file)
+    if as_json:
+        render.print_json(run.record.to_json())
+    else:
+        render.print_table(("", str(file)), datasheet(run))
 
 
 def _as_json(number: int, task: TaskSet, pool: ImagePool) -> dict[str, Any]:

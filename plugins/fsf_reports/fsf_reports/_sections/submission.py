@@ -1,0 +1,45 @@
+"""How to add a run to a folder of results, and where the outcomes are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from fsf_reports.interfaces import ReportedRuns, Section
+from fsf_reports.values import Block, Listing, Text
+
+__all__ = ["Submission"]
+
+_FILE = "SUBMIT.md"
+
+
+class Submission(Section):
+    """Text of ``SUBMIT.md`` beside the runs, which ``fsf results add`` begins, and their files."""
+
+    title: ClassVar[str] = "How to submit"
+    place: ClassVar[int] = 920
+
+    def blocks(self, runs: ReportedRuns) -> Iterator[Block]:
+        """Return the text and the files of outcomes; nothing where the runs are no collection."""
+        folders = {run.folder.parent for run in runs}
+        file = next(iter(folders)) / _FILE
+        if len(folders) > 1 or not file.is_file():
+            return
+        for part in file.read_text(encoding="utf-8").split("\n\n"):
+            if part.startswith("    "):
+                yield Listing("", "\n".join(line.strip() for line in part.splitlines()), "shell")
+            elif part.strip():
+                yield Text((part.strip("# \n"),))
+        yield Text(
+            (
+                "Predictions of every query, as Parquet files beside this page's runs "
+                "(fsframework.load_run(FOLDER).outcomes reads and checks them):",
+            ),
+            title="Outcomes",
+        )
+        listed = [
+            f"{run.folder.name}/outcomes-{arm}.parquet"
+            for run in runs.finished
+            for arm in run.arms or ()
+        ]
+        yield Listing("Files", "\n".join(listed))

@@ -1,0 +1,137 @@
+"""Runs that are checked and collected in one folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import fsframework as fsf
+from fsf_tools.publishing import copy_run, staging, without_place
+from fsframework.api.results import statistic_of_run
+from fsframework.api.running import load_runs
+from fsframework.api.session import Session, open_session
+from fsframework.errors import DataError, FsfError
+from fsframework.values import Estimate, atomic_write
+
+__all__ = ["add_results", "check_result"]
+
+_COPIED = ("tasks-*.safetensors", "outcomes-*.parquet", "images.parquet", "words.parquet", "code/*")
+_SUBMIT = "SUBMIT.md"
+_HOW = """Run a method on a task set that these results have, such as
+
+    fsf run --method protonet --dataset cub:./CUB_200_2011 --task-file cub/fewstab-5w1s-v1
+
+Add the run to your copy of this folder; what does not check is refused:
+
+    fsf results add RUN --to .
+
+Then propose the change: a folder per run, with its record, tasks and outcomes.
+"""
+
+
+def add_results(
+    runs: Iterable[str | Path],
+    folder: str | Path,
+    *,
+    runs_dir: str | Path | None = None,
+    plugins: Sequence[str | Path] = (),
+) -> dict[str, str]:
+    """Copy runs into a folder, each whole or not at all, if they check.
+
+    Args:
+        runs: folders, names or beginnings of names, selectors, or folders of runs.
+        folder: of the results, which is begun if it does not exist.
+        runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
+        plugins: Python files whose plugin classes are loaded too.
+
+    Returns:
+        By name of a run why it was refused, empty if it was added or was there already.
+
+    Raises:
+        RecordError: a run does not exist.
+    """
+    session, folder = open_session(plugins=plugins, progress=False), Path(folder)
+    found: dict[str, str] = {}
+    for run in _opened(runs, runs_dir):
+        try:
+            check_result(run, session)
+            _add(run, folder)
+        except FsfError as error:
+            found[run.name] = str(error)
+        else:
+            found[run.name] = ""
+    if not (folder / _SUBMIT).exists() and not all(found.values()):
+        atomic_write(folder / _SUBMIT, _HOW)
+    return found
+
+
+def _opened(runs: Iterable[str | Path], runs_dir: str | Path | None) -> Iterator[fsf.Run]:
+    for one in runs:
+        path = Path(one)
+        if path.is_dir() and not (path / "run.json").exists():
+            yield from fsf.runs(path)
+        else:
+            yield from load_runs(one, runs_dir)
+
+
+def _add(run: fsf.Run, folder: Path) -> None:
+    earlier = {one.record.fingerprint: one for one in fsf.runs(folder)}
+    if run.record.fingerprint in earlier:
+        return
+    target = folder / run.name
+    if target.exists():
+        raise DataError(f"{run.folder}: {folder} has another run of this name; give it a --name")
+    with staging(target) as place:
+        copy_run(run, place / "run", _COPIED, without_place(run.record))
+        (place / "run").rename(target)
+
+
+def check_result(run: fsf.Run, session: Session) -> None:
+    """Check that everything of a run agrees: tasks, images, words, outcomes and estimates.
+
+    Raises:
+        FsfError: it does not; the message names the run or the file.
+    """
+    record, folder = run.record, run.folder
+    if record.status != "finished" or record.method is None:
+        raise DataError(f"{folder}: is not a finished run of a method")
+    outcomes, pool = run.outcomes, run.pool
+    for arm, tasks in outcomes.arms.items():
+        try:
+            tasks.verify(pool)
+        except DataError as error:
+            raise DataError(f"{record.tasks_file(folder, arm)}: {error}") from None
+    _check_named_tasks(run)
+    for name in record.statistics:
+        try:
+            statistic = statistic_of_run(session.registry, name, record)
+        except FsfError as error:
+            raise DataError(f"{folder}: {error}") from None
+        level, interval = record.settings["level"], record.settings["interval"]
+        made = fsf.estimate(outcomes, statistic, level=level, interval=interval, pool=pool)
+        told = {key: e for key, e in run.estimates.items() if e.statistic == name}
+        for key, estimate in told.items():
+            if key not in made or not _agree(made[key], estimate):
+                raise DataError(
+                    f"{folder}: its {key} is {estimate}, but its outcomes give {made.get(key)}"
+                )
+
+
+def _check_named_tasks(run: fsf.Run) -> None:
+    """Check that the tasks are those of the task set that a run names."""
+    named = Path(str(run.record.given.get("task_file", "")))
+    if len(named.parts) != 2 or named.suffix:
+        return
+    published = fsf.load_run(named).tasks
+    for arm, tasks in run.tasks.items():
+        if arm not in published or published[arm].digest != tasks.digest:
+            raise DataError(f"{run.folder}: its {arm} tasks are not those of {named}")
+
+
+def _agree(one: Estimate, other: Estimate) -> bool:
+    pairs = ((one.value, other.value), (one.low, other.low), (one.high, other.high))
+    return all(
+        math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(a) and math.isnan(b))
+        for a, b in pairs
+    )

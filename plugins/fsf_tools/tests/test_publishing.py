@@ -1,0 +1,123 @@
+"""Task sets and models of packages: published, installed, found by name, and refused elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsframework
+from tests.conftest import Fsf
+
+DATA = ("--dataset", "planted", "-o", "dataset.n_per_class=20", "-o", "dataset.size=16")
+SHAPE = ("--way", "3", "--shot", "1", "--queries", "4", "--tasks", "10")
+NOTHING = ("--method", "ncc", "--image-size", "16", "-o", "training.epochs=0", "--json")
+TO = ("--to", "site/fsf-toy", "--licence", "CC0")
+
+
+def done(fsf: Fsf, *arguments: str) -> str:
+    ran = fsf(*arguments)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def ran(fsf: Fsf, *arguments: str) -> tuple[dict[str, Any], fsframework.Run]:
+    told = json.loads(done(fsf, "run", *arguments))
+    return told, fsframework.load_run(told["folder"])
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Put a published package on the path with the metadata that pip would write."""
+
+    def call() -> None:
+        package = tmp_path / "site/fsf-toy"
+        text = (package / "pyproject.toml").read_text()
+        entry = re.search(r'^fsf-toy = "(.*)"$', text, re.M)
+        info = package / "fsf_toy-0.1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fsf-toy\nVersion: 0.1.0\n")
+        (info / "entry_points.txt").write_text(f"[fsframework.files]\nfsf-toy = {entry[1]}\n")
+        monkeypatch.syspath_prepend(str(package))
+
+    return call
+
+
+def test_a_task_set_is_found_by_its_name_and_only_its_images_are_taken(
+    fsf: Fsf, tmp_path: Path, install: Any
+) -> None:
+    published = ("tasks", "publish", "toy/fewstab-3w1s-v1", *TO, "--about", "words: made up")
+    done(fsf, *published, *DATA, *SHAPE)
+    again = fsf(*published, *DATA, *SHAPE, "--seed", "1")
+    assert (again.returncode, "never changes" in again.stderr) == (2, True)
+    bad = fsf("tasks", "publish", "Toy/x", *TO, *DATA, *SHAPE)
+    assert (bad.returncode, "'Toy/x'" in bad.stderr) == (2, True)
+    install()
+    shown = done(fsf, "tasks", "show", "toy/fewstab-3w1s-v1")
+    for told in ("words: made up", "licence: CC0", "fewstab (n_way=3", "10 biased tasks"):
+        assert told in shown
+    assert "fsf tasks publish toy/fewstab-3w1s-v1 --to" in shown
+    assert "fewstab tasks, 3-way 1-shot" in done(fsf, "runs", "show", "toy/fewstab-3w1s-v1")
+    told, run = ran(fsf, *NOTHING, *DATA, "--task-file", "toy/fewstab-3w1s-v1")
+    _, drawn = ran(fsf, *NOTHING, *DATA, *SHAPE, "--sampler", "fewstab")
+    assert told["arms"] == ["random", "biased"]
+    assert run.record.contrast == drawn.record.contrast
+    for arm in ("random", "biased"):
+        assert run.tasks[arm].digest == drawn.tasks[arm].digest
+        assert run.tasks[arm].digest in shown
+    assert run.estimates["wacc-gap"].value == drawn.estimates["wacc-gap"].value
+    assert run.pool.attributes is not None
+    assert run.pool.attributes.fingerprint == drawn.pool.attributes.fingerprint
+    one = json.loads(done(fsf, "tasks", "show", "toy/fewstab-3w1s-v1", *DATA, "--task", "3",
+                          "--arm", "random", "--json"))  # fmt: skip
+    assert (one["task"], one["arm"]) == (3, "random")
+    verified = done(fsf, "tasks", "verify", str(run.folder), *DATA)
+    assert run.tasks["biased"].digest[:12] in verified
+    for options, told in (
+        (("-o", "dataset.n_per_class=21", "-o", "dataset.size=16"), "drawn from other data"),
+        ((*DATA[2:], "--sampler", "random"), "leave out sampler"),
+    ):
+        refused = fsf("run", *NOTHING, *options, "--task-file", "toy/fewstab-3w1s-v1")
+        assert (refused.returncode, told in refused.stderr) == (2, True), refused.stderr
+        assert "--task-file toy/fewstab-3w1s-v1" in refused.stderr
+    other = fsf("run", *NOTHING, *DATA, "--task-file", "toy/fewstab-3w1s-v2")
+    assert (other.returncode, "toy/fewstab-3w1s-v1" in other.stderr) == (2, True)
+
+
+def test_a_damaged_task_set_is_refused(fsf: Fsf, tmp_path: Path) -> None:
+    done(fsf, "tasks", "publish", "toy/fewstab-3w1s-v1", *TO, *DATA, *SHAPE)
+    done(fsf, "tasks", "publish", "toy/fewstab-3w1s-v2", *TO, *DATA, *SHAPE, "--seed", "1")
+    one, other = (tmp_path / f"site/fsf-toy/fsf_toy/toy/fewstab-3w1s-v{n}" for n in (1, 2))
+    (one / "tasks-biased.safetensors").write_bytes(
+        (other / "tasks-biased.safetensors").read_bytes()
+    )
+    refused = fsf("run", *NOTHING, *DATA, "--task-file", str(one))
+    assert (refused.returncode, "tasks-biased.safetensors" in refused.stderr) == (2, True)
+
+
+def test_a_model_of_a_package_is_the_one_that_was_trained(
+    fsf: Fsf, tmp_path: Path, install: Any
+) -> None:
+    quick = ("--recipe", "none", "-o", "training.epochs=1", "-o", "training.steps=2",
+             "--image-size", "16", "--json")  # fmt: skip
+    _, trained = ran(fsf, "--method", "protonet", *DATA, *SHAPE, *quick)
+    name = ("runs", "publish", trained.name, "toy/protonet", *TO)
+    done(fsf, *name)
+    assert fsf(*name).returncode == 2
+    folder = tmp_path / "site/fsf-toy/fsf_toy/toy/protonet"
+    assert {file.name for file in folder.iterdir()} == {"run.json", "weights.safetensors"}
+    install()
+    _, run = ran(fsf, "--model", "toy/protonet", *DATA, *SHAPE, "--json")
+    assert run.record.training.history == ()
+    assert run.record.digests["weights"] == trained.record.digests["weights"]
+    assert run.estimates["wacc-gap"].value == trained.estimates["wacc-gap"].value
+    shown = done(fsf, "runs", "show", "toy/protonet")
+    assert "licence: CC0" in shown
+    untrained = fsf("runs", "publish", "toy/fewstab", "toy/x", *TO)
+    assert untrained.returncode == 2
+    (folder / "weights.safetensors").write_bytes(b"damaged")
+    refused = fsf("run", "--model", "toy/protonet", *DATA, *SHAPE, "--tasks", "11")
+    assert (refused.returncode, "weights.safetensors" in refused.stderr) == (2, True)
