@@ -85,8 +85,8 @@ def pool_with_attributes(
     if common := words_in_classes(pool):
         first, n = next(iter(common.items()))
         note = (
-            f"in {n} of {len(pool.class_names)} classes, most images have {first!r}; a word that "
-            "all classes share is not a spurious attribute; "
+            f"most images of {n} of the {len(pool.class_names)} classes have {first!r}: a word "
+            "that nearly all classes share is not a spurious attribute; "
             f"{argument('drop_words_in_classes', _NEARLY_ALL)} removes {', '.join(common)}"
         )
         reporter.note(note)
