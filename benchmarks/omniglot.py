@@ -2,9 +2,10 @@
 
 Run ``python benchmarks/omniglot.py DATA [METHOD ...]``. DATA is a folder or the ``.zip`` archive of
 Omniglot, as the data set ``omniglot`` reads it. Each method is trained with Conv-64F on 28 x 28
-pixels with the recipe below or the method's recipe `published`, on the classes of Vinyals et al. 2016, where a character rotated by
-90, 180 or 270 degrees is a separate class, and tested on 1,000 random tasks of each shape. Finished
-runs are reused and interrupted training resumes. All files are written below ``--out``.
+pixels with the recipe below, or its recipe ``published``, on the classes of Vinyals et al. 2016,
+where a character rotated by 90, 180 or 270 degrees is a separate class, and tested on 1,000 random
+tasks of each shape. Finished runs are reused and interrupted training resumes. All files are
+written below ``--out``.
 """
 
 from __future__ import annotations
