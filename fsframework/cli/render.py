@@ -145,10 +145,12 @@ def print_run(run: Run, *, explain: bool) -> None:
 
     record, several = run.record, bool(run.of_seeds)
     shown: list[str] = []
+    told: tuple[str, ...] = ()
     if run.estimates:
         headline = headline_of_run(run)
         print_headline(headline)
         click.echo()
+        told = headline.notes
         shown = [one.name for one in headline.estimates.values()]
     for line in _what(run):
         click.echo(line)
@@ -172,8 +174,9 @@ def print_run(run: Run, *, explain: bool) -> None:
             "queries by class: the method saw the queries of one class at a time, as in FewSTAB's "
             "published evaluation; this changes scores that depend on the other queries"
         )
-    for note in _notes(run):
-        click.echo(f"note: {note}")
+    for note in (f"note: {note}" for note in _notes(run)):
+        if note not in told:
+            click.echo(note)
     click.echo(f"runs: {run.folder.parent}" if several else f"run: {run.folder}")
 
 
@@ -224,7 +227,8 @@ def _tasks(record: RunRecord) -> str:
         seeds = f"task seed {tested.seed}, training seed {record.training_seed}"
     queries = "1 query" if tested.n_query == 1 else f"{tested.n_query} queries"
     file = record.given.get("task_file")
-    sampler = f"{sampler} tasks" + (f" of {file}" if file else "")
+    placebo = " (placebo: images of each class permuted)" * bool(record.settings.get("placebo"))
+    sampler = f"{sampler} tasks{placebo}" + (f" of {file}" if file else "")
     return f"{sampler}, {tested.shape}, {queries} per class, {seeds}"
 
 
