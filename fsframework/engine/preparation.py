@@ -179,7 +179,7 @@ def run_identity(
         pool: of the tasks, with its words; ``arms`` the tasks.
         device: its type.
     """
-    settings, stages = experiment.settings, experiment.stages
+    settings, stages = experiment.settings, experiment.working_stages
     words = [] if pool.attributes is None else [pool.attributes.fingerprint]
     if words and experiment.detector is not None:
         words.append(experiment.detector.fingerprint)

@@ -141,6 +141,7 @@ def test_differences_are_those_of_compare(one_shot: list[Path]) -> None:
 def test_parts_of_a_run_are_those_of_a_breakdown(name: str, by: Any, one_shot: list[Path]) -> None:
     made = table(one_shot[:1], name)
     rows = fsf_statistics.breakdown(one_shot[0], by).rows
+    assert len(repr(made)) < 300
     found = {(entry.row, entry.column): repr(entry.measured) for entry in made.entries}
     assert found == {(row.names, row.arm): repr(Quantity.of(row.estimate)) for row in rows}
 
