@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_backbones._conv64f import Conv32F, Conv64F, Conv64FUnpadded
+    from fsf_backbones._conv_r2d2 import ConvR2D2
     from fsf_backbones._resnet12 import ResNet12
     from fsf_backbones._resnets import ResNet10, ResNet18, ResNet50
     from fsf_backbones._wide_resnet import WideResNet
@@ -15,6 +16,7 @@ __all__ = [
     "Conv32F",
     "Conv64F",
     "Conv64FUnpadded",
+    "ConvR2D2",
     "ResNet10",
     "ResNet12",
     "ResNet18",
@@ -28,6 +30,7 @@ _HOME = {
     "Conv32F": "_conv64f",
     "Conv64F": "_conv64f",
     "Conv64FUnpadded": "_conv64f",
+    "ConvR2D2": "_conv_r2d2",
     "ResNet10": "_resnets",
     "ResNet12": "_resnet12",
     "ResNet18": "_resnets",

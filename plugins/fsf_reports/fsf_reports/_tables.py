@@ -24,8 +24,8 @@ FACTS = ("method", "data", "way", "shot", "backbone", "detector", "seeds")
 """What rows can be named and grouped by."""
 
 _GAP = "gap"
-_LETTERS = "letter"
-"""Rows that share one cannot be told apart."""
+_ROBUSTNESS, _LETTERS = "robustness", "letter"
+"""Rows that share a letter cannot be told apart in robustness."""
 _ALIKE = "all tasks have the same difference"
 
 
@@ -229,7 +229,7 @@ def _named(
 ) -> tuple[list[str], list[Entry]]:
     """Return names of rows and entries; a fact may be part of the columns instead of the rows."""
     names = _row_names(results, request, [pivot] if pivot else [])
-    if not pivot and any(cell.letters for cell in cells):
+    if any(cell.letters and cell.entry.column == _ROBUSTNESS for cell in cells) and not pivot:
         names.append(_LETTERS)
 
     def told(name: str, cell: _Cell) -> str:
