@@ -2,9 +2,10 @@
 
 Run ``python benchmarks/omniglot.py DATA [METHOD ...]``. DATA is a folder or the ``.zip`` archive of
 Omniglot, as the data set ``omniglot`` reads it. Each method is trained with Conv-64F on 28 x 28
-pixels with the recipe below, on the classes of Vinyals et al. 2016, where a character rotated by
-90, 180 or 270 degrees is a separate class, and tested on 1,000 random tasks of each shape. Finished
-runs are reused and interrupted training resumes. All files are written below ``--out``.
+pixels with the recipe below, or its recipe ``published``, on the classes of Vinyals et al. 2016,
+where a character rotated by 90, 180 or 270 degrees is a separate class, and tested on 1,000 random
+tasks of each shape. Finished runs are reused and interrupted training resumes. All files are
+written below ``--out``.
 """
 
 from __future__ import annotations
@@ -81,22 +82,8 @@ RECIPES: dict[str, dict[str, Any]] = {
         },
         "training": {**EPISODES, "epochs": 25, "n_way": 20, "n_query": 3},
     },
-    # These two train a network on top of the backbone, and start from that of ProtoNet.
-    "versa": {
-        "init_from": "protonet",
-        "training": {**EPISODES, "epochs": 22, "steps": 100, "n_way": 40, "precision": "bf16"},
-    },
-    "gnn": {
-        "init_from": "protonet",
-        "training": {
-            **EPISODES,
-            "epochs": 22,
-            "steps": 100,
-            "n_query": 3,
-            "tasks_per_step": 8,
-            "precision": "bf16",
-        },
-    },
+    "versa": {"recipe": "published"},
+    "gnn": {"recipe": "published"},
     "baseline-plus-plus": {"training": {**BATCHES, "epochs": 18}},
     "rfs": {"training": {**BATCHES, "epochs": 9, "stages": [{}, {"distill": True}]}},
 }
@@ -133,9 +120,6 @@ def main() -> None:
     for method in arguments.methods or RECIPES:
         source, printed = PUBLISHED.get(method, ("none found", {}))
         recipe, minutes, model = {"method": method, **RECIPES[method]}, "", None
-        if (start := recipe.get("init_from")) is not None:
-            first = experiment_of(arguments.data, SHAPES[0], method=start, **RECIPES[start])
-            recipe["init_from"] = str(fsf.run(**first, **where).folder)
         for shape in SHAPES:
             way_shot = f"{shape[0]}-way {shape[1]}-shot"
             if model is None:

@@ -11,17 +11,20 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image
-from sitepages.tutorials import FOLDER, outputs
+from sitepages.tutorials import FOLDER, NEEDED, outputs
 
 
 def main(names: list[str]) -> None:
     """Keep what the cells of the tutorials print, and the figures that they draw."""
     os.environ["COLUMNS"] = "88"
     for path in sorted(FOLDER.glob("*.py")):
-        if names and path.stem not in names:
+        needed = NEEDED.get(path.stem, {})
+        if (names and path.stem not in names) or not all(f.exists() for f in needed.values()):
             continue
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             os.environ.update(FSF_RUNS="runs", FSF_CACHE="cache")
+            for name, file in needed.items():
+                Path(name).symlink_to(file)
             kept = {cell.key: printed for cell, printed in outputs(path)}
             for picture in Path().glob("*.svg"):
                 shutil.copy(picture, FOLDER)

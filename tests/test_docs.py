@@ -116,19 +116,34 @@ def test_commands_of_the_first_pages_run(page: Path, tmp_path: Path, fsf: Fsf) -
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(images.image(index * 2)).save(path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    domains = ("art_painting", "cartoon", "photo", "sketch")
+    names = [f"{one}/{name}" for one in domains for name in ("dog", "horse", "house", "person")]
+    image_folder(tmp_path / "pacs.zip", names, 16, 32)
     for line in [line for line, whole in commands_of(page) if whole]:
         line = re.sub(r"--tasks \d+", "--tasks 20", line.replace("--seeds 0-2", "--seeds 0"))
         words = shlex.split(line, comments=True)[1:]
         if words[0] in ("run", "sweep") and "--config" not in words:
             words += [] if "--task-file" in words else ["--tasks", "20"]
-            if "folder:./images" not in words:
+            if "pacs:pacs.zip" in words:
+                words += ["--way", "4", "--image-size", "32"]
+            elif "folder:./images" not in words:
                 words += ["-o", "training.epochs=1", "-o", "training.steps=3"]
                 words += [] if "--task-file" in words else ["-o", "dataset.n_per_class=40"]
         done = fsf(*words)
         assert done.returncode == 0, (line, done.stderr)
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted(ROOT.glob("docs/tutorials/*.py"))])
+TUTORIALS = [path.stem for path in sorted(ROOT.glob("docs/tutorials/*.py"))]
+ON_SHARED_DATA = {"domains"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.shared_data) if name in ON_SHARED_DATA else name
+        for name in TUTORIALS
+    ],
+)
 def test_tutorials_run_with_few_tasks(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,8 +151,16 @@ def test_tutorials_run_with_few_tasks(
     monkeypatch.chdir(tmp_path)
     from sitepages import tutorials
 
+    for needed, file in tutorials.NEEDED.get(name, {}).items():
+        if not file.exists():
+            pytest.skip(f"the reference data is not at {file}")
+        Path(needed).symlink_to(file)
     path = tutorials.FOLDER / f"{name}.py"
-    fewer = ((r"tasks([ =\": ]+)\d+", r"tasks\g<1>20"), (r"(\"epochs\": )\d+", r"\g<1>1"))
+    fewer = (
+        (r"tasks([ =\": ]+)\d+", r"tasks\g<1>20"),
+        (r"(\"epochs\": )\d+", r"\g<1>1"),
+        (r"pacs.zip --sampler", "pacs.zip --image-size 64 --sampler"),
+    )
     code = [cell for cell, _ in tutorials.outputs(path, fewer)]
     kept = tutorials.shown(path)
     assert set(kept) == {cell.key for cell in code}, "run docs/make_tutorials.py"

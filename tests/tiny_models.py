@@ -61,8 +61,8 @@ def tiny_path(kind: str) -> Path:
 def tiny_model(kind: str) -> Path:
     """Return the folder of a kind, made once a process.
 
-    Kinds are ``vit-gpt2``, ``blip``, ``git``, ``llava``, ``clip`` and ``siglip``. The folder is
-    removed when the process ends; who changes anything in it works on a copy.
+    Kinds are ``vit-gpt2``, ``blip``, ``git``, ``llava``, ``clip``, ``siglip`` and ``yolos``. The
+    folder is removed when the process ends; who changes anything in it works on a copy.
     """
     mend_torchvision()  # Transformers imports it wherever it is installed
     folder = tiny_path(kind)
@@ -238,6 +238,26 @@ def save_tiny_clip(folder: Path) -> None:
     _save(folder, model, hf.CLIPProcessor(_clip_images(), tokenizer))
 
 
+def save_tiny_yolos(folder: Path) -> None:
+    """Save a YOLOS with random weights: a model for object detection with four labels."""
+    import transformers as hf
+
+    labels = ["Ball", "stop sign", "tree", "person"]
+    config = hf.YolosConfig(
+        **_TRANSFORMER,
+        image_size=[SIDE, SIDE],
+        patch_size=8,
+        num_detection_tokens=6,
+        initializer_range=0.5,
+        id2label=dict(enumerate(labels)),
+        label2id={label: i for i, label in enumerate(labels)},
+    )
+    with _seeded():
+        model = hf.YolosForObjectDetection(config).eval()
+    size = {"shortest_edge": SIDE, "longest_edge": 2 * SIDE}
+    _save(folder, model, hf.YolosImageProcessorPil(size=size))
+
+
 _SAVERS: dict[str, Callable[[Path], None]] = {
     "vit-gpt2": save_tiny_vit_gpt2,
     "blip": save_tiny_blip,
@@ -245,6 +265,7 @@ _SAVERS: dict[str, Callable[[Path], None]] = {
     "llava": save_tiny_llava,
     "clip": save_tiny_clip,
     "siglip": save_tiny_siglip,
+    "yolos": save_tiny_yolos,
 }
 
 _TRANSFORMER = {

@@ -19,9 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["FOLDER", "Cell", "cells", "outputs", "pages", "shown"]
+__all__ = ["FOLDER", "NEEDED", "Cell", "cells", "outputs", "pages", "shown"]
 
 FOLDER = Path(__file__).resolve().parents[1] / "tutorials"
+_SHARED = FOLDER.parents[2] / "shared" / "data"
+NEEDED = {"domains": {"pacs.zip": _SHARED / "pacs_112.zip"}}
+"""Files that a tutorial expects in the current folder; no package may carry them."""
 
 
 class Cell(NamedTuple):

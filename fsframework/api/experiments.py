@@ -73,10 +73,6 @@ class Description:
         """The origin of each value, in the same shape."""
         return self.experiment.origins
 
-    def check(self) -> tuple[str, ...]:
-        """Return the notes of ``tasks``."""
-        return self.tasks()[1]
-
     def tasks(self) -> tuple[str, tuple[str, ...]]:
         """Open the data and draw the tasks, as a run does first; train and evaluate nothing.
 

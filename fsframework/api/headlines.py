@@ -138,8 +138,8 @@ def reading_told(estimates: Sequence[Estimate]) -> str:
     unit = "In percent" if all(e.share for e in estimates) else "Shares in percent"
     over = " and training seeds" if any(e.n_seeds > 1 for e in estimates) else ""
     meaning = {
-        "closed": "closed: images recur between tasks, so they speak of this data set only",
-        "open": "open: no image recurs between tasks, so they speak of the data's distribution",
+        "closed": "closed: tasks share images, so it holds for this data set only",
+        "open": "open: no two tasks share an image, so it holds for the data's distribution",
     }
     said = "; ".join(meaning[scope] for scope in sorted({e.scope for e in estimates}))
     return (
@@ -153,12 +153,7 @@ def gap_told(of_arms: Mapping[str, Estimate]) -> dict[str, str]:
     first, control = next(iter(of_arms.items()))
     terms = " − ".join(of_arms if control.higher_is_better else [*of_arms][::-1])
     drop = f"gap as a share of {first} beyond guessing ({_guessed(control)})"
-    found = {"gap": f"{terms}; larger is worse", "drop": f"{drop}; larger is worse"}
-    return {
-        name: f"{name} = {told}."
-        for name, told in found.items()
-        if name == "gap" or control.guessing is not None
-    }
+    return {n: f"{n} = {told}; larger is worse." for n, told in (("gap", terms), ("drop", drop))}
 
 
 def limits_told(
@@ -180,7 +175,7 @@ def limits_told(
             near = [k for k, e in of_arm.items() if e.near_guessing and k not in {*below, *known}]
             told |= {*below, *near}
             misled = f"the hint misleads {'it' if len(below) == 1 else 'them'}"
-            lost = "what can be lost is lost, and the gap cannot grow further"
+            lost = "little is left to lose, so the gap cannot grow further"
             for where, rows, limit in (("below", below, misled), ("near", near, lost)):
                 if rows:
                     limit = limit if arm != arms[0] else "nothing can be read from the gap"

@@ -208,7 +208,7 @@ def compare(  # noqa: PLR0913 - an option each
     single = [group[0].label for group in groups if by_tasks and len(group) < 2]
     if alone := list(dict.fromkeys(single)):
         some = ", ".join(alone[:4]) + (f" and {len(alone) - 4} more" if len(alone) > 4 else "")
-        notes.append(f"no other method has the tasks of {some}")
+        notes.append(f"no other method was tested on the tasks of {some}")
     if not parts:
         raise OptionError("no two of these methods have the same tasks")
     return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), cautions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fsframework.records import RunRecord
+from fsframework.statistics.facts import called, text_of
 
 __all__ = ["dataset_of", "intervals_of", "words_of"]
 
@@ -31,12 +32,12 @@ def words_of(record: RunRecord) -> str:
     source = settings.get("attributes") or usual
     if detector is not None:
         source = f"detected by {detector.called}"
-    dropped = [
-        f"{name.replace('_', '-')} {settings[name] if settings[name] is not True else ''}".strip()
+    dropped = {
+        name: text_of(settings[name])
         for name, usual in _DROPPING.items()
         if settings.get(name, usual) != usual
-    ]
-    return ", ".join([str(source), *dropped])
+    }
+    return ", ".join(filter(None, (str(source), called(dropped))))
 
 
 def intervals_of(record: RunRecord) -> str:

@@ -151,10 +151,13 @@ class Experiment:
     @functools.cached_property
     def learns(self) -> bool:
         """Whether anything is to be trained, judged by the options."""
-        return any(
-            s.epochs and (s.method or self.method.create().learns_from != "nothing")
-            for s in self.stages
-        )
+        return any(stage.epochs for stage in self.working_stages)
+
+    @functools.cached_property
+    def working_stages(self) -> tuple[Stage, ...]:
+        """The stages that train something or load weights; the others change no result."""
+        own = self.method.create().learns_from != "nothing"
+        return tuple(s for s in self.stages if s.init_from or (s.epochs and (s.method or own)))
 
 
 def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experiment:
@@ -186,20 +189,22 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         # A recipe may give an option that the method needs; what NAME:VALUE sets takes precedence.
         apart = {**asked, "method": argument_apart(registry, asked["method"])}
     with_recipe = functools.reduce(over, (apart, recipes.options(asked), _DEFAULTS))
-    trained = "training" in asked or ("recipe" in asked and settings.recipe is not None)
-    if not trained and _nothing_to_train(registry, with_recipe):
-        recipes, whole["training"] = Recipes(), {"epochs": Given(0, "nothing to train")}
-    training = whole.get("training", {})
+    stages, stage_origins = resolve_stages(registry, whole.get("training", {}), recipes)
+    loads = any(stage.init_from for stage in stages)
+    if not loads and _nothing_to_train(registry, with_recipe):
+        recipes = recipes if "recipe" in asked else Recipes()
+        untrained = {"epochs": Given(0, "nothing to train")}
+        stages, stage_origins = resolve_stages(registry, untrained, Recipes())
     if recipes:
         whole = with_recipe
     settings, origins = _settings(whole)
-    settings = dataclasses.replace(settings, recipe=settings.recipe if recipes else None)
+    followed = recipes and any(stage.epochs for stage in stages)
+    settings = dataclasses.replace(settings, recipe=settings.recipe if followed else None)
     detector = _detector(registry, settings, whole)
     dataset = resolve_component(registry, "dataset", whole["dataset"])
     backbone = resolve_component(registry, "backbone", whole["backbone"])
     method = resolve_component(registry, "method", whole["method"])
     statistics = _statistics(registry, whole["statistics"])
-    stages, stage_origins = resolve_stages(registry, training, recipes)
     start = stages[0].init_from if stages else None
     if settings.image_size is None and start is not None and (size := size_of(start)) is not None:
         settings = dataclasses.replace(settings, image_size=size)

@@ -61,8 +61,8 @@ class Detection:
     Args:
         component: the detector.
         dataset: of the images.
-        origin: the component that made ``dataset``; its code enters the cache key, its options do
-            not, since the data set's fingerprint reflects them.
+        origin: the component that made ``dataset``; its code enters the cache key, its options and
+            its state do not, since the data set's fingerprint reflects them.
         split: whose images are processed.
         session: where answers are kept.
         device: where the detector runs, see ``resolve_device``.
@@ -130,7 +130,7 @@ class Detection:
             "detections",
             digest_of(asked.fingerprint, files),
             canonical(made_by),
-            dataclasses.replace(self.origin, options={}).fingerprint,
+            dataclasses.replace(self.origin, options={}, instance=None).fingerprint,
             self.dataset.fingerprint,
             self.split,
         )

@@ -179,7 +179,7 @@ def run_identity(
         pool: of the tasks, with its words; ``arms`` the tasks.
         device: its type.
     """
-    settings, stages = experiment.settings, experiment.stages
+    settings, stages = experiment.settings, experiment.working_stages
     words = [] if pool.attributes is None else [pool.attributes.fingerprint]
     if words and experiment.detector is not None:
         words.append(experiment.detector.fingerprint)
@@ -264,10 +264,10 @@ def _demand_room_for_training(stages: Sequence[Stage], tested: TaskSet, row_byte
 def pixel_notes(source: Source, settings: Settings, device: torch.device) -> Iterator[str]:
     """Yield what a reader of the numbers should know about the images."""
     if source.broken:
-        first = next(iter(source.broken.values()))
+        first, several = next(iter(source.broken.values())), len(source.broken) > 1
         yield (
-            f"{len(source.broken)} of {len(source.store):,} images cannot be read and are "
-            f"skipped: {first}" + (", ..." if len(source.broken) > 1 else "")
+            f"{len(source.broken)} of {len(source.store):,} images cannot be read and "
+            f"{'are' if several else 'is'} skipped: {first}{', ...' if several else ''}"
         )
     if settings.precision == "fp16" and device.type == "cpu":
         yield "fp16 is slower than fp32 on a CPU; use bf16 there"
@@ -292,7 +292,8 @@ def _task_notes(arms: Arms, pool: ImagePool, *, placebo: bool) -> Iterator[str]:
     if pool.attributes is not None:
         without = int((pool.attributes.words_per_image() == 0).sum())
         if without:
-            yield f"{without} of {len(pool)} images have no attribute"
+            verb = "has" if without == 1 else "have"
+            yield f"{without:,} of {len(pool):,} images {verb} no attribute"
     for arm, chosen in arms.items():
         if not chosen.reuses_images:
             yield (
@@ -305,8 +306,8 @@ def _task_notes(arms: Arms, pool: ImagePool, *, placebo: bool) -> Iterator[str]:
         share = float(chosen.relaxed.mean())
         if share > 0:
             yield (
-                f"in {100 * share:.1f} % of the classes of {arm} tasks, too few images have "
-                "another class's attribute; some of their queries merely lack their own"
+                f"{100 * share:.1f} % of the classes of {arm} tasks are relaxed: too few images "
+                "have another class's attribute, so some queries only lack that of their own class"
             )
 
 
@@ -473,7 +474,8 @@ def _demand_splits(experiment: Experiment, splits: Sequence[str]) -> None:
 def _why_all(dataset: Dataset) -> str:
     splits = dataset.splits
     if "test" in splits:
-        reason = f"nothing is trained and the split test has {size_text(dataset.pool('test'))}"
+        size = size_text(dataset.pool("test"))
+        reason = f"nothing is trained, and the split test has only {size}"
     else:
         reason = f"the data set has no split test (its splits: {' and '.join(splits)})"
     return f"{reason}: the tasks use all images"

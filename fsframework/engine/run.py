@@ -558,7 +558,7 @@ def _outcome_notes(
     """Yield what is noted of outcomes, and warnings about intervals that they cannot support."""
     interval = record.settings["interval"]
     if unknown := [name for name, one in record.estimates.items() if isnan(one.low)]:
-        yield f"no interval of {', '.join(unknown)}: tasks that do not differ tell none"
+        yield f"no interval of {', '.join(unknown)}: the value is the same in every task"
     for arm, answered in outcomes.items():
         yield from (f"{arm} tasks: {note}" for note in answered.notes)
         if (warning := saturation(answered)) is not None:

@@ -30,7 +30,7 @@ __all__ = [
 _NEARLY_ALL = 0.8
 """Share of the classes from which on a word that most of their images have is noted."""
 _COLUMN = "column:"
-_SEPARATOR = ";"
+_SEPARATOR, _OTHER_SEPARATORS = ";", ",|"
 _WORDNET_ID = re.compile(r"(?<![^\W_])n\d{8}(?![^\W_])")
 _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -85,8 +85,8 @@ def pool_with_attributes(
     if common := words_in_classes(pool):
         first, n = next(iter(common.items()))
         note = (
-            f"in {n} of {len(pool.class_names)} classes, most images have {first!r}; a word that "
-            "all classes share is not a spurious attribute; "
+            f"most images of {n} of the {len(pool.class_names)} classes have {first!r}: a word "
+            "that nearly all classes share is not a spurious attribute; "
             f"{argument('drop_words_in_classes', _NEARLY_ALL)} removes {', '.join(common)}"
         )
         reporter.note(note)
@@ -123,17 +123,19 @@ def _found(pool: ImagePool, source: str | None) -> tuple[AttributeTable, str]:
 
 
 def _separated(table: AttributeTable, called: str) -> AttributeTable:
-    """Return a table unless its cells have commas where words are to be separated.
+    """Return a table unless its cells have other marks where words are to be separated.
 
     Raises:
-        DataError: most words have a comma, and no image has several words.
+        DataError: most words have such a mark, and no image has several words.
     """
-    with_comma = [word for word in table.words if "," in word]
-    if 2 * len(with_comma) > len(table.words) and table.words_per_image().max() == 1:
-        raise DataError(
-            f"{called}: a cell has {with_comma[0]!r}; words are separated by {_SEPARATOR!r}, as in "
-            f"{with_comma[0].replace(', ', ',').replace(',', _SEPARATOR)!r}"
-        )
+    for mark in _OTHER_SEPARATORS:
+        marked = [word for word in table.words if mark in word]
+        if 2 * len(marked) > len(table.words) and table.words_per_image().max() == 1:
+            meant = _SEPARATOR.join(word.strip() for word in marked[0].split(mark))
+            raise DataError(
+                f"{called}: a cell has {marked[0]!r}; words are separated by {_SEPARATOR!r}, as in "
+                f"{meant!r}"
+            )
     return table
 
 

@@ -72,13 +72,13 @@ FEWEST_DIFFERENT = 6
 _ONE_TASK = "one task says nothing about others: there is no interval and no p"
 
 _ONE_SEED = (
-    "one seed, so intervals and differences speak of these weights only, and not of the method "
+    "one seed, so intervals and differences hold for these weights only, not for the method "
     "trained again"
 )
 
 TWO_SEEDS = (
-    "two seeds say little of the variance between seeds; the interval is wide, and may hold the "
-    "truth less often than its level"
+    "two seeds say little about the variance between seeds: the interval is wide, and may contain "
+    "the true value less often than its level says"
 )
 
 
@@ -366,7 +366,7 @@ class Comparison:
         if any(part.groups for part in self.parts):
             lines.append("methods that share a letter cannot be told apart (Holm's p)")
         if any(part.scope == "closed" for part in self.parts):
-            lines.append("closed: images recur between tasks; it holds for this data set only")
+            lines.append("closed: tasks share images, so the interval holds for this data set only")
         lines += [*(f"note: {note}" for note in self.notes), *footnotes(self.cautions)]
         one = self.parts[-1].measure.name
         lines.append(f'["{one}"] has intervals and pairs of one measure, .to_pandas() all pairs')

@@ -48,8 +48,8 @@ def saturation(outcomes: Outcomes) -> str | None:
     else:
         why = "this close to the end of the scale"
     return (
-        f"only {fewer:,} of {total:,} answers are {what}: {why}, intervals hold the truth less "
-        "often than their level; more tasks would help"
+        f"only {fewer:,} of {total:,} answers are {what}: {why}, intervals contain the true value "
+        "less often than their level says; more tasks help"
     )
 
 

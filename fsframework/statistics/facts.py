@@ -31,6 +31,13 @@ _PLAIN = (
 )  # fmt: skip
 """Facts whose value says enough."""
 
+_SAID = {
+    "way": "{}-way", "shot": "{}-shot", "training_seed": "seed {}", "count": "{} tasks",
+    "drop_words": "without the words {}", "drop_class_words": "without class words",
+    "drop_words_in_classes": "without words common in {} of the classes",
+    "min_count": "words of at least {} images",
+}  # fmt: skip
+
 
 def facts_of(record: RunRecord) -> dict[str, str]:
     """Return what may tell a run from others, by name, the most telling facts first.
@@ -192,16 +199,10 @@ def _equal(value: str, asked: str) -> bool:
 def _said(name: str, value: str) -> str:
     if name in _PLAIN:
         return value
-    if name in ("way", "shot"):
-        return f"{value}-{name}"
-    if name == "training_seed":
-        return f"seed {value}"
     if name in ("queries", "n_query"):
         return f"{value} {'query' if value == '1' else 'queries'} per class"
-    if name == "drop_words":
-        return f"without the words {value}"
     words = name.replace("_", " ")
-    return words if value == "true" else f"{value} tasks" if name == "count" else f"{words} {value}"
+    return _SAID.get(name, words if value == "true" else f"{words} {{}}").format(value)
 
 
 def text_of(value: Any) -> str:

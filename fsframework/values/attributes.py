@@ -214,9 +214,12 @@ class AttributeTable:
 
     def to_pandas(self) -> Any:
         """Return a pandas ``DataFrame``: a row per image, with its key and a tuple of its words."""
+        return data_frame({"key": [*self.keys], "words": self.words_of_all()})
+
+    def words_of_all(self) -> list[tuple[str, ...]]:
+        """Return the words of each image, sorted."""
         flat = np.array(self.words, dtype=object)[self.indices].tolist()
-        own = [tuple(flat[i:j]) for i, j in itertools.pairwise(self.indptr.tolist())]
-        return data_frame({"key": [*self.keys], "words": own})
+        return [tuple(flat[i:j]) for i, j in itertools.pairwise(self.indptr.tolist())]
 
     def words_of(self, image: int) -> tuple[str, ...]:
         """Return the words of one image, sorted."""

@@ -70,9 +70,11 @@ class ImagePool:
         return f"<ImagePool: {len(self.keys):,} images, {classes}, {words}>"
 
     def to_pandas(self) -> Any:
-        """Return a pandas ``DataFrame``: a row per image, with key, class and metadata."""
+        """Return a pandas ``DataFrame``: a row per image, with key, class, metadata and words."""
         classes = np.array(self.class_names, dtype=object)[self.labels]
-        more = {name: [*column] for name, column in self.metadata.items()}
+        more: dict[str, Any] = {name: [*column] for name, column in self.metadata.items()}
+        if self.attributes is not None:
+            more["words"] = self.attributes.words_of_all()
         return data_frame({"key": [*self.keys], "class": classes, **more})
 
     def __post_init__(self) -> None:

@@ -126,4 +126,4 @@ def test_what_cannot_be_compared_is_refused(two, arms, pool, tmp_path: Path) -> 
         fsf.compare(elsewhere)
     found = fsf.compare(elsewhere, "acc", by_tasks=True)
     assert {label for part in found for label in part.values} == {"good", "poor"}
-    assert found.notes == ("no other method has the tasks of late",)
+    assert found.notes == ("no other method was tested on the tasks of late",)

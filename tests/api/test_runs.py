@@ -267,6 +267,7 @@ class Frame:
     """What the tests need of a data frame: rows from mappings, or columns of equal length."""
 
     def __init__(self, data: Any) -> None:
+        self.data = data
         if isinstance(data, list):
             assert all(isinstance(row, dict) for row in data)
             self._n_rows = len(data)
@@ -311,6 +312,7 @@ def test_values_fit_on_a_screen_and_become_data_frames(monkeypatch: pytest.Monke
         assert len(value.to_pandas()) == n_rows
         assert len(repr(value).splitlines()) <= 40
         assert not hasattr(value, "_repr_html_") or value._repr_html_().count("<tr>") <= 40
+    assert pool.to_pandas().data["words"][7] == pool.attributes.words_of(7) != ()
     numbers = np.asarray(run.estimates)
     assert numbers.dtype == np.float64
     assert numbers[0, 0] == next(iter(run.estimates.values())).value

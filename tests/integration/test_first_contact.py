@@ -191,11 +191,12 @@ def test_all_commands_name_the_same_tasks(fsf: Fsf, tmp_path: Path, model: tuple
     assert len(told[0]) == 1
 
 
-def test_words_separated_by_commas_are_told_about(fsf: Fsf, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", [", ", "|"])
+def test_words_separated_by_other_marks_are_told_about(fsf: Fsf, tmp_path: Path, mark: str) -> None:
     images(tmp_path / "images", [25] * 4)
     table = (tmp_path / "images.csv").read_text().splitlines()
     keys = [line.partition(",")[0] for line in table[1:]]
-    rows = [f'{key},"red, {("small", "large")[i % 2]}"' for i, key in enumerate(keys)]
+    rows = [f'{key},"red{mark}{("small", "large")[i % 2]}"' for i, key in enumerate(keys)]
     (tmp_path / "images.csv").write_text("\n".join(["key,words", *rows]))
     done = fsf("data", "check", "--dataset", "folder:./images", "--attributes", "images.csv")
     assert done.returncode == 2

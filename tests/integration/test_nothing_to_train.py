@@ -91,3 +91,21 @@ def test_a_method_that_does_not_declare_it_is_told_to(images: Path) -> None:
     declare = "declare weightless = True in undeclared to let the tasks use all images"
     assert declare in notes(Undeclared)
     assert "declare" not in notes(Declared)
+
+
+def test_options_of_a_training_that_trains_nothing_make_no_other_run(images: Path) -> None:
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(2))
+
+    def run(backbone: nn.Module | str, **more: object) -> fsf_.Run:
+        given = {"sampler": "random", "shot": 1, "queries": 2, "tasks": 5, "progress": False}
+        data = {"dataset": f"folder:{images}", "split": "all", "image_size": 32}
+        return fsf_.run(method="ncc", backbone=backbone, **data, **given, **more)
+
+    first = run(module)
+    for more in ({"training": {"epochs": 0}}, {"training": {"steps": 3}}, {"recipe": "quick"}):
+        assert run(module, **more).record.fingerprint == first.record.fingerprint
+    untrained = [
+        run("conv32f", training={"epochs": 0, "learning_rate": rate}).record for rate in (0.1, 0.2)
+    ]
+    assert untrained[0].fingerprint == untrained[1].fingerprint
+    assert untrained[0].settings["recipe"] is None

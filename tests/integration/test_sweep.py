@@ -162,6 +162,7 @@ def test_other_weights_to_start_from_are_another_experiment(fsf: Fsf, tmp_path: 
         (("--method", "ncc,,maml"), "'ncc,,maml'"),
         (("--method", "nccc,protone"), "'nccc'"),
         (("--method", "protonet,nccc"), "unknown method 'nccc'"),
+        (("--method", "protonet,logistic", "-o", "method.c=3"), "method protonet: unknown option"),
         (("--seeds", "0-1", "-o", "training_seed=7"), "--seeds and --training-seed"),
         (("--shot", "1,2", "-o", "sampler.n_shot=2,3"), "--shot and sampler.n_shot"),
         (("--method", "ncc,protonet,ncc"), "--method: ncc"),

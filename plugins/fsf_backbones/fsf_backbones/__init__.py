@@ -6,18 +6,31 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fsf_backbones._conv64f import Conv32F, Conv64F
+    from fsf_backbones._conv64f import Conv32F, Conv64F, Conv64FUnpadded
+    from fsf_backbones._conv_r2d2 import ConvR2D2
     from fsf_backbones._resnet12 import ResNet12
     from fsf_backbones._resnets import ResNet10, ResNet18, ResNet50
     from fsf_backbones._wide_resnet import WideResNet
 
-__all__ = ["Conv32F", "Conv64F", "ResNet10", "ResNet12", "ResNet18", "ResNet50", "WideResNet"]
+__all__ = [
+    "Conv32F",
+    "Conv64F",
+    "Conv64FUnpadded",
+    "ConvR2D2",
+    "ResNet10",
+    "ResNet12",
+    "ResNet18",
+    "ResNet50",
+    "WideResNet",
+]
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Conv32F": "_conv64f",
     "Conv64F": "_conv64f",
+    "Conv64FUnpadded": "_conv64f",
+    "ConvR2D2": "_conv_r2d2",
     "ResNet10": "_resnets",
     "ResNet12": "_resnet12",
     "ResNet18": "_resnets",

@@ -9,16 +9,17 @@ from torch import Tensor, nn
 from fsf_backbones._layout import Colour, PooledBackbone, Pooling, normed, prepared
 from fsframework.interfaces import OptionError, Preprocessing
 
-__all__ = ["Conv32F", "Conv64F"]
+__all__ = ["Conv32F", "Conv64F", "Conv64FUnpadded"]
 
 _N_BLOCKS = 4
 
 
 class _FourBlocks(PooledBackbone):
-    """Base of the backbones of four convolutions; a subclass sets the number of filters."""
+    """Base of the backbones of four convolutions; a subclass sets filters and padding."""
 
     _name: ClassVar[str]
     _width: ClassVar[int]
+    _padding: ClassVar[tuple[int, ...]] = (1,) * _N_BLOCKS
 
     def __init__(
         self,
@@ -40,14 +41,19 @@ class _FourBlocks(PooledBackbone):
         self.negative_slope = negative_slope
 
         pooled = (True, True, maxpool_last2, last_pool)
-        self.smallest_size = 2 ** sum(pooled)
+        self.smallest_size = 1
+        for pool, pad in zip(reversed(pooled), reversed(self._padding), strict=True):
+            self.smallest_size = self.smallest_size * (2 if pool else 1) + 2 * (1 - pad)
         self.blocks = nn.Sequential(
-            *(self._block(3 if i == 0 else self._width, pooled[i]) for i in range(_N_BLOCKS))
+            *(
+                self._block(3 if i == 0 else self._width, pooled[i], self._padding[i])
+                for i in range(_N_BLOCKS)
+            )
         )
 
-    def _block(self, in_channels: int, pool: bool) -> nn.Sequential:
+    def _block(self, in_channels: int, pool: bool, padding: int) -> nn.Sequential:
         block = _Block()
-        conv = nn.Conv2d(in_channels, self._width, 3, padding=1)
+        conv = nn.Conv2d(in_channels, self._width, 3, padding=padding)
         # BatchNorm subtracts what the bias adds, so in training its gradient is rounding; finding
         # it takes longer than the gradient of the first block's weights.
         assert conv.bias is not None
@@ -150,3 +156,56 @@ class Conv32F(_FourBlocks):
 
     _name = "conv32f"
     _width = 32
+
+
+class Conv64FUnpadded(_FourBlocks):
+    """``Conv64F`` whose first two convolutions do not pad, that of relation networks.
+
+    Source: Sung, Yang, Zhang, Xiang, Torr and Hospedales 2018, "Learning to Compare: Relation
+    Network for Few-Shot Learning", section 4 and figure 2, whose last two blocks do not pool: 28 x
+    28 images give 5 x 5 maps, 84 x 84 images 19 x 19 maps.
+
+    Args:
+        last_pool: pool after the fourth block.
+        maxpool_last2: pool after the third block.
+        leaky_relu: rectify with a leaky ReLU.
+        negative_slope: slope of the leaky ReLU, in [0, 1); the plain ReLU ignores it.
+        pooling: how ``vectors`` pools a map: ``flatten`` to ``64 * h * w`` numbers, channel
+            first, or the ``mean`` over locations, 64 numbers.
+        mean: red, green and blue, in 0..1; subtracted from the pixel values. The default is
+            ImageNet's; weights trained with other values need those.
+        std: red, green and blue, above 0; divides the difference.
+
+    Raises:
+        OptionError: an option is outside its range.
+
+    >>> import torch
+    >>> backbone = Conv64FUnpadded()
+    >>> backbone(torch.zeros(2, 3, 28, 28)).shape, backbone(torch.zeros(2, 3, 84, 84)).shape
+    (torch.Size([2, 64, 5, 5]), torch.Size([2, 64, 19, 19]))
+    """
+
+    _name = "conv64f-unpadded"
+    _width = 64
+    _padding = (0, 0, 1, 1)
+
+    def __init__(
+        self,
+        *,
+        last_pool: bool = False,
+        maxpool_last2: bool = False,
+        leaky_relu: bool = False,
+        negative_slope: float = 0.2,
+        pooling: Pooling = "flatten",
+        mean: Colour = Preprocessing.mean,
+        std: Colour = Preprocessing.std,
+    ) -> None:
+        super().__init__(
+            last_pool=last_pool,
+            maxpool_last2=maxpool_last2,
+            leaky_relu=leaky_relu,
+            negative_slope=negative_slope,
+            pooling=pooling,
+            mean=mean,
+            std=std,
+        )

@@ -12,13 +12,24 @@ import pytest
 import torch
 from torch.func import functional_call, vmap
 
-from fsf_backbones import Conv32F, Conv64F, ResNet10, ResNet12, ResNet18, ResNet50, WideResNet
+from fsf_backbones import (
+    Conv32F,
+    Conv64F,
+    Conv64FUnpadded,
+    ConvR2D2,
+    ResNet10,
+    ResNet12,
+    ResNet18,
+    ResNet50,
+    WideResNet,
+)
 from fsframework.interfaces import OptionError, Preprocessing
 from fsframework.testing import parametrize_with_checks
 
 NARROW = (4, 6, 8, 10)
 SMALL = [
     Conv64F,
+    partial(ConvR2D2, drop_rate=0.1),
     partial(ResNet12, widths=NARROW, drop_rate=0.1),
     partial(ResNet10, stem="3x3", widths=NARROW),
     partial(ResNet18, widths=NARROW),
@@ -29,7 +40,7 @@ SMALL = [
 
 
 # The others are checked with all plugins.
-@parametrize_with_checks([SMALL[1], SMALL[4], SMALL[6], partial(Conv64F, last_pool=False)])
+@parametrize_with_checks([SMALL[2], SMALL[5], SMALL[7], partial(Conv64F, last_pool=False)])
 def test_conformance(make: Any, check: Any) -> None:
     check(make)
 
@@ -41,6 +52,7 @@ def test_conformance(make: Any, check: Any) -> None:
         # and n shifts.
         (Conv32F, 9 * 3 * 32 + 3 * 9 * 32**2 + 4 * 3 * 32),
         (Conv64F, 9 * 3 * 64 + 3 * 9 * 64**2 + 4 * 3 * 64),
+        (ConvR2D2, 9 * (3 * 96 + 96 * 192 + 192 * 384 + 384 * 512) + 3 * (96 + 192 + 384 + 512)),
         (ResNet12, 12_424_320),
         # By hand, blocks: 73,984 + 230,144 + 919,040 + 3,673,088; stem: 9,408 + 128.
         (ResNet10, 4_905_792),
@@ -69,6 +81,8 @@ HALVED = {16: 1, 32: 2, 42: 2, 64: 4, 84: 5, 105: 6}
         (partial(Conv64F, last_pool=False), 64, {84: 10, 8: 1}),
         (partial(Conv64F, maxpool_last2=False), 64, {84: 10, 8: 1}),
         (partial(Conv64F, last_pool=False, maxpool_last2=False), 64, {84: 21, 4: 1}),
+        (Conv64FUnpadded, 64, {10: 1, 28: 5, 84: 19}),
+        (ConvR2D2, 896, {16: 1, 32: 3, 84: 9}),
         (partial(ResNet12, drop_rate=0.1), 640, HALVED),
         (partial(ResNet12, maxpool_last2=False), 640, {84: 21, 4: 1}),
         (ResNet10, 512, {84: 3, 224: 7}),
@@ -92,6 +106,8 @@ def test_shapes_of_maps(make: Any, channels: int, sides: dict[int, int]) -> None
         (Conv64F, 16),
         (partial(Conv64F, last_pool=False), 8),
         (partial(Conv64F, last_pool=False, maxpool_last2=False), 4),
+        (Conv64FUnpadded, 10),
+        (ConvR2D2, 16),
         (partial(ResNet12, widths=NARROW), 16),
         (partial(ResNet12, widths=NARROW, maxpool_last2=False), 4),
     ],
@@ -117,7 +133,9 @@ def test_the_normalisation_and_the_size_are_those_of_the_instance() -> None:
 @pytest.mark.parametrize("make", SMALL)
 def test_vectors_average_or_flatten_channel_first(make: Any) -> None:
     maps = torch.randn(2, 8, 2, 3).to(memory_format=torch.channels_last)
-    usual = maps.contiguous().reshape(2, -1) if make is Conv64F else maps.mean(dim=(2, 3))
+    usual = (
+        maps.contiguous().reshape(2, -1) if make().pooling == "flatten" else maps.mean(dim=(2, 3))
+    )
     assert torch.equal(make().vectors(maps), usual)
     assert torch.equal(make(pooling="mean").vectors(maps), maps.mean(dim=(2, 3)))
     assert torch.equal(make(pooling="flatten").vectors(maps), maps.contiguous().reshape(2, -1))
@@ -198,6 +216,7 @@ STD: dict[str, Any] = {"std": (0.2, 0.0, 0.2)}
 REFUSED: list[tuple[Any, dict[str, Any]]] = [
     (Conv64F, {"negative_slope": 1.0, "pooling": "max", "mean": (0.5, 0.5), **STD}),
     (Conv64F, {"negative_slope": -0.1, "mean": (0.5, 0.5, math.nan)}),
+    (ConvR2D2, {"drop_rate": 1.0, "pooling": "max"}),
     (ResNet12, {"drop_rate": 1.0, "drop_block_size": 0, "drop_ramp_steps": -1, "pooling": "max"}),
     (ResNet12, {"widths": (8, 16, 24), **STD}),
     (ResNet10, {"stem": "5x5", "pooling": "max", **STD}),

@@ -32,6 +32,7 @@ from fsf_reports.values import (
 )
 from fsframework.api.data import draw
 from fsframework.errors import InfeasibleTask, OptionError, argument
+from fsframework.statistics.facts import called
 from fsframework.values import Estimate, footnotes
 
 __all__ = ["Contexts"]
@@ -241,8 +242,8 @@ def _notes(results: BenchmarkResults) -> Iterator[str]:
     )
     for n_tasks, n_way, n_query in shapes:
         yield (
-            f"{n_tasks:,} pairs of {n_way}-way tasks with {n_query} queries per class; both tasks "
-            "of a pair have the same classes and the same support"
+            f"{n_tasks:,} pairs of {n_way}-way tasks with {called({'queries': str(n_query)})}; "
+            "both tasks of a pair have the same classes and the same support"
         )
     gaps = [result.estimates["acc-gap"] for result in finished]
     for level, scope in dict.fromkeys((100 * gap.level, gap.scope) for gap in gaps):

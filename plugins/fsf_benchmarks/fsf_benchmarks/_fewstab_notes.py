@@ -16,6 +16,7 @@ from fsf_benchmarks._fewstab import (
 from fsf_benchmarks._published import printed_values
 from fsf_benchmarks.interfaces import BenchmarkResults, ExperimentResult
 from fsf_reports.values import Quantity
+from fsframework.statistics.facts import called
 
 __all__ = [
     "SCOPES",
@@ -98,7 +99,7 @@ def settings(results: BenchmarkResults) -> list[str]:
     estimates = [estimate for result in results for estimate in result.estimates.values()]
     scopes = joined(f"{100 * e.level:g} %, {SCOPES[e.scope]}" for e in estimates)
     samplers = [result.options["sampler"] for result in results]
-    shapes = joined(f"{s['n_way']}-way, {s['n_query']} queries per class" for s in samplers)
+    shapes = joined(f"{s['n_way']}-way, {called({'queries': str(s['n_query'])})}" for s in samplers)
     given = results.selection.options.get("sampler", {})
     return [
         f"data set: {joined(data.values())}; backbone: "

@@ -23,6 +23,7 @@ from fsf_reports.values import (
     Series,
     TableDeclaration,
 )
+from fsframework.statistics.facts import called
 from fsframework.values import FloatArray
 
 __all__ = ["gaussian_figures", "gaussian_tables"]
@@ -179,5 +180,5 @@ def _notes(part: str) -> tuple[str, ...]:
     return (
         told,
         f"the fitted curve explains {100 * curve.explained:.1f} % of the spread; the variance is "
-        f"smallest at {best} queries per class",
+        f"smallest at {called({'queries': str(best)})}",
     )

@@ -32,6 +32,7 @@ from fsf_benchmarks.interfaces import (
 )
 from fsf_reports.values import Entry, FigureDeclaration, Quantity, TableDeclaration
 from fsframework.errors import DataError, InfeasibleTask, OptionError
+from fsframework.statistics.facts import called
 from fsframework.values import Estimate, footnotes
 
 __all__ = [
@@ -515,7 +516,7 @@ def _notes(results: BenchmarkResults, table: str) -> Iterator[str]:
     tasks = first.options["tasks"]
     yield (
         f"{dataset}: {tasks:,} tasks by the sampler {sampler['name']}, "
-        f"{sampler['n_query']} queries per class"
+        f"{called({'queries': str(sampler['n_query'])})}"
         if tasks
         else f"{dataset}: all tasks of the sampler {sampler['name']}"
     )

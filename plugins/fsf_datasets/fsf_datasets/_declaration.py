@@ -99,6 +99,16 @@ class Layout:
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignore_others: bool = False
 
+    @property
+    def needed(self) -> list[str]:
+        """The columns that a table must have (``tables``)."""
+        templates = [self.class_, *self.columns.values()]
+        named = dict.fromkeys(name for one in templates for name in placeholders(one))
+        elsewhere = {name for names in self.join.values() for name in names}
+        elsewhere |= set(self.pattern.groupindex if self.pattern else ())
+        label = [self.label] if self.label and not self.class_ else []
+        return [self.image, *label, *(name for name in named if name not in elsewhere)]
+
 
 @dataclass(frozen=True)
 class Split:
@@ -226,10 +236,12 @@ class Declaration:
             example = self._example()
             return f"PATH/\n{text}" + (f"\n(example of a class: {example})" if example else "")
         if layout.kind == "tables":
-            label = layout.label or "one per class with the value 1"
-            columns = f"   columns: {layout.image}" + ("" if layout.class_ else f", {label}")
+            one_hot = "" if layout.label else ", one per class with the value 1"
+            columns = f"   columns: {', '.join(layout.needed)}{one_hot}"
             rows = [f"├── {table}{columns}" for table in layout.tables]
             rows += [f"├── {table}   {', '.join(names)}" for table, names in layout.join.items()]
+            if layout.class_:
+                return "\n".join(["PATH/", *rows, "└── the images, in any folders"])
             return "\n".join(["PATH/", *rows, "└── images/", "    └── *.jpg, *.png, ..."])
         if layout.kind == "pickles":
             names = [name for group in layout.files.values() for name in group]
@@ -526,8 +538,10 @@ def _strings(table: _Table) -> dict[str, str]:
 def _demand_template(table: _Table, key: str, template: Any, known: Sequence[str] | None) -> None:
     try:
         names = placeholders(template)
-        # A width, such as {class:>1000000000}, could make a text of any size.
+        # A width, such as {class:>1000000000}, could make a text of any size; dots and brackets
+        # would look into the value.
         plain = all(not form and not how for *_, form, how in string.Formatter().parse(template))
+        plain = plain and not any(set(name) & set(".[") for name in names)
     except (TypeError, ValueError):
         plain = False
     if not plain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -318,7 +319,8 @@ def _rows(
         file = cells[layout.image]
         values = {**cells, **(joined[file] if layout.join else {}), **none, **(match or {})}
         for column, names in layout.values.items():
-            values[column] = names.get(values[column], values[column])
+            cell = values.get(column, "")
+            values[column] = names.get(cell, cell)
         label = _class(values, layout)
         if is_missing(file) or is_missing(label):
             wrong.append(f"row {number} has no image or no class")
@@ -339,30 +341,23 @@ def _cells(tree: Tree, table: str, layout: Layout) -> Iterator[tuple[int, dict[s
     Raises:
         DataError: the header lacks a column that the layout needs.
     """
-    lines = enumerate(table_lines(tree, table), start=1)
-    _, header = next(lines, (1, []))
-    if not table.casefold().endswith(".csv"):
-        if len(header) == 1 and header[0].isdecimal():
-            _, header = next(lines, (2, []))
-        header = [layout.image, *(name for name in header if name != layout.image)]
-    for needed in _needed(layout):
-        if needed not in header:
-            held = first_few(header, most=20) or "nothing"
-            raise DataError(f"{tree.place(table)}: row 1 must name the column {needed}, not {held}")
-    none = dict.fromkeys(header, "")
-    for number, cells in lines:
-        if any(cells):
-            yield number, none | dict(zip(header, cells, strict=False))
-
-
-def _needed(layout: Layout) -> list[str]:
-    """Return the columns that a table must have."""
-    templates = [layout.class_, *layout.columns.values()]
-    named = [name for template in templates for name in placeholders(template)]
-    elsewhere = {name for names in layout.join.values() for name in names}
-    elsewhere |= set(layout.pattern.groupindex if layout.pattern else ())
-    label = [layout.label] if layout.label and not layout.class_ else []
-    return [layout.image, *label, *(name for name in named if name not in elsewhere)]
+    with contextlib.closing(table_lines(tree, table)) as rows:
+        lines = enumerate(rows, start=1)
+        _, header = next(lines, (1, []))
+        if not table.casefold().endswith((".csv", ".jsonl")):
+            if len(header) == 1 and header[0].isdecimal():
+                _, header = next(lines, (2, []))
+            header = [layout.image, *(name for name in header if name != layout.image)]
+        for needed in layout.needed:
+            if needed not in header:
+                held = first_few(header, most=20) or "nothing"
+                raise DataError(
+                    f"{tree.place(table)}: row 1 must name the column {needed}, not {held}"
+                )
+        none = dict.fromkeys(header, "")
+        for number, cells in lines:
+            if any(cells):
+                yield number, none | dict(zip(header, cells, strict=False))
 
 
 def _class(values: Mapping[str, str], layout: Layout) -> str:

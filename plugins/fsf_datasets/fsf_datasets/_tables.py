@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import re
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from fsf_datasets._messages import first_few, reason
 from fsf_datasets._trees import Tree
 from fsframework.interfaces import DataError
-from fsframework.values import IntArray, Texts, read_csv, text_lines
+from fsframework.values import IntArray, Texts, parse_json, read_csv, text_lines
 
 __all__ = ["Table", "is_missing", "read_table", "table_lines"]
 
@@ -32,31 +33,52 @@ class Table:
     rows: IntArray
 
 
-def table_lines(tree: Tree, name: str) -> Iterator[list[str]]:
-    """Yield the cells of each row: of a CSV file, or of a text file, separated by white space.
+def table_lines(tree: Tree, name: str) -> Generator[list[str]]:
+    """Yield the cells of each row of a table in a CSV, JSON lines or text file.
+
+    Objects give their keys first; text is separated by white space.
 
     Raises:
-        DataError: the file cannot be read, or is not a CSV file or not UTF-8 text.
+        DataError: the file cannot be read, or is not what its name says.
     """
     place = tree.place(name)
+    ending = name.casefold().rpartition(".")[2]
+    what, read = _READERS.get(ending, ("a text file", _text_cells))
     try:
-        stream = tree.open(name)
-    except OSError as error:
-        raise DataError(f"{place}: cannot be read ({reason(error)})") from None
-    is_csv = name.casefold().endswith(".csv")
-    what = "a CSV file" if is_csv else "a text file"
-    try:
-        lines = text_lines(stream)
-        if is_csv:
-            for cells in csv.reader(lines, strict=True, skipinitialspace=True):
-                yield [cell.strip() for cell in cells]
-        else:
-            yield from (line.split() for line in lines if line.strip())
-    except OSError as error:
+        with contextlib.closing(text_lines(tree.open(name))) as lines:
+            yield from read(lines)
+    except (OSError, ValueError) as error:
         raise DataError(f"{place}: not {what} ({reason(error)})") from None
     except csv.Error as error:
         why = str(error).replace("unexpected end of data", "a quotation mark is not closed")
         raise DataError(f"{place}: not {what} ({why})") from None
+
+
+def _csv_cells(lines: Iterable[str]) -> Iterator[list[str]]:
+    for cells in csv.reader(lines, strict=True, skipinitialspace=True):
+        yield [cell.strip() for cell in cells]
+
+
+def _json_cells(lines: Iterable[str]) -> Iterator[list[str]]:
+    header: list[str] = []
+    for line in lines:
+        row = parse_json(line)
+        if not isinstance(row, dict):
+            raise ValueError("each line must be an object")
+        if not header:
+            header = [*row]
+            yield header
+        yield [str(row.get(name, "")) for name in header]
+
+
+def _text_cells(lines: Iterable[str]) -> Iterator[list[str]]:
+    return (line.split() for line in lines if line.strip())
+
+
+_READERS: dict[str, tuple[str, Callable[[Iterable[str]], Iterator[list[str]]]]] = {
+    "csv": ("a CSV file", _csv_cells),
+    "jsonl": ("JSON lines", _json_cells),
+}
 
 
 def read_table(file: Path, needed: Sequence[str]) -> Table:

@@ -160,6 +160,20 @@ def counteranimal(root: Path) -> Path:
     return fill(root / "LAION-final", files)
 
 
+FACTORS = (
+    '{"file_name":"ILSVRC2012_val_00004487.JPEG","class":762,"background":1,"color":0,"pose":1,'
+    '"justification":"near, fried","one_word":"close"}',
+    '{"file_name":"ILSVRC2012_val_00003963.JPEG","class":1,"background":0,"color":1,"pose":0,'
+    '"justification":"sepia","one_word":"sepia"}',
+)
+
+
+def imagenet_x(root: Path) -> Path:
+    fill(root, [f"val/n0000000{i}/ILSVRC2012_val_0000{n}.JPEG" for i, n in enumerate((4487, 3963))])
+    (root / "imagenet_x_val_multi_factor.jsonl").write_text("\n".join(FACTORS))
+    return root
+
+
 MINIATURES: dict[str, tuple[Any, set[str], set[str]]] = {
     "pacs": (pacs, {"dog", "guitar"}, set(DOMAINS)),
     "waterbirds": (
@@ -173,6 +187,7 @@ MINIATURES: dict[str, tuple[Any, set[str], set[str]]] = {
     "caltech101": (caltech, {"accordion", "Faces", "Faces_easy", "yin_yang"}, set()),
     "imagenet-r": (renditions, {"n01443537", "n02106662"}, {"art", "sketch", "videogame"}),
     "imagenet-sketch": (sketches, {"n01440764", "n02106662"}, set()),
+    "imagenet-x": (imagenet_x, {"1", "762"}, set()),
     "counteranimal": (counteranimal, {"9 ostrich", "296 ice bear"}, {"common", "counter"}),
 }  # fmt: skip
 
@@ -281,6 +296,18 @@ def test_an_image_of_several_contexts_is_used_once(root: Path) -> None:
     }
 
 
+def test_factors_are_words(root: Path) -> None:
+    data = read("imagenet-x", imagenet_x(root))
+    words = dict(zip(data.keys, data.metadata["words"], strict=True))
+    assert words == {
+        "n00000000/ILSVRC2012_val_00004487.JPEG": "background;pose",
+        "n00000001/ILSVRC2012_val_00003963.JPEG": "color",
+    }
+    (root / "imagenet_x_val_multi_factor.jsonl").write_text("[1]")
+    with pytest.raises(DataError, match=r"multi_factor\.jsonl: not JSON lines \(each line must"):
+        read("imagenet-x", root)
+
+
 def test_masks_and_images_of_other_parts_are_left_out(root: Path) -> None:
     urbancars(root)
     data = read("urbancars", root)
@@ -307,18 +334,38 @@ def test_pacs_from_its_photos_and_drawings(shared: Path) -> None:
     assert "split test: 1,680 images of 7 classes, published 9,991 of 7" in data.problems()
 
 
+def link(root: Path, files: Iterable[str]) -> None:
+    """Make one small image visible under many names."""
+    stream = io.BytesIO()
+    Image.new("RGB", (2, 2)).save(stream, "jpeg")
+    (root / "one").write_bytes(stream.getvalue())
+    for file in files:
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        os.link(root / "one", root / file)
+
+
+@pytest.mark.shared_data
+def test_metashift_by_the_paths_of_its_captions(shared: Path, root: Path) -> None:
+    rows = (shared / "data/captions/metashift_blip.csv").read_text().splitlines()[1:]
+    truth = {key: indoor for key, _, indoor, _ in (row.split(",", 3) for row in rows)}
+    root.mkdir()
+    link(root, truth)
+    data = read("metashift", root)
+    assert data.class_names == ("cat", "dog")
+    found = dict(zip(data.keys, data.metadata["context"], strict=True))
+    both = sum(words == "indoor;outdoor" for words in data.metadata["words"])
+    assert len(found) + both == len(truth)
+    assert {key: {"indoor": "1", "outdoor": "0"}[place] for key, place in found.items()} == {
+        key: truth[key] for key in found
+    }
+
+
 @pytest.mark.shared_data
 def test_waterbirds_by_its_whole_table(shared: Path, root: Path) -> None:
     table = (shared / "data/cub/waterbirds_metadata.csv").read_text()
     root.mkdir()
     (root / "metadata.csv").write_text(table)
-    stream = io.BytesIO()
-    Image.new("RGB", (2, 2)).save(stream, "jpeg")
-    (root / "one").write_bytes(stream.getvalue())
-    for row in table.splitlines()[1:]:
-        file = root / row.split(",")[1]
-        file.parent.mkdir(exist_ok=True)
-        os.link(root / "one", file)
+    link(root, [row.split(",")[1] for row in table.splitlines()[1:]])
     # Backgrounds of this table differ from those of the published counts, except for testing.
     assert read("waterbirds", root).problems() == [
         "2 contexts with other numbers of images: 'land' 7,075 (published 7,051), 'water' 4,713 "

@@ -54,7 +54,8 @@ CHECKED = {
 }  # fmt: skip
 """Data sets of every way to read images, labels and columns."""
 WITH_CONTEXTS = {
-    "caltech101", "celeba", "counteranimal", "imagenet-r", "imagenet-sketch", "metashift",
+    "caltech101", "celeba", "counteranimal", "imagenet-r", "imagenet-sketch", "imagenet-x",
+    "metashift",
     "nico-plus-plus", "pacs", "spawrious", "urbancars", "waterbirds",
 }  # fmt: skip
 """Data sets that test_context_layouts.py makes."""
@@ -199,11 +200,11 @@ def test_there_is_a_declaration_for_every_name() -> None:
         p.name for p in Registry().plugins("dataset") if p.target.startswith("fsf_datasets.publ")
     }
     assert entries == set(NAMES) == {declaration(name).name for name in NAMES}
-    assert len(NAMES) == 32
+    assert len(NAMES) == 33
     from_imagenet = {name for name in NAMES if "imagenet-1k" in declaration(name).images_from}
     assert from_imagenet == {
         "miniimagenet", "tieredimagenet", "stanford-dogs", "cue-conflict", "imagenet-r",
-        "imagenet-sketch",
+        "imagenet-sketch", "imagenet-x",
     }  # fmt: skip
 
 

@@ -75,6 +75,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "ncc": [{"normalize": False}, {"metric": "euclidean", "centre": True}],
     "neg-cosine": [{"steps": 50, "inner_margin": -0.1}],
     "putm": [{}, {"steps": 3, "beta": 1.0, "gamma": 0.3}],
+    "relationnet": [{}, {"batch_norm": "batch"}],
     "stl-deepbdc": [{"classifier": "rfs"}],
     "tpn": [{"k": 10}],
     "tsa": [

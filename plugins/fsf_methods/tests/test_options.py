@@ -77,7 +77,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     },
     "putm": {"steps": -1, "temperature": 0.0, "beta": 1.1, "gamma": -1.0},
     "r2d2": {"initial_lambda": 0.0, "initial_alpha": 0.0, "initial_beta": NAN},
-    "relationnet": {"objective": "hinge", "hidden": 0},
+    "relationnet": {"objective": "hinge", "hidden": 0, "batch_norm": "x"},
     "renet": {"temperature": 0.0, "temperature_attn": -1.0, "lambda_epi": NAN},
     "rfs": {"c": 0.0, "tol": -1.0, "alpha": -1.0, "beta": -1.0, "temperature": 0.0},
     "sib": {"n_way": 1, "steps": -1, "lr": 0.0, "initial_bias": NAN},

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsf_methods._shared import batch_statistics
 from fsf_methods.metric import RelationNet, _relationnet
 from fsframework.interfaces import OptionError
 from plugins.fsf_methods.tests.toys import assert_same_gradients, built, episode
@@ -87,3 +88,29 @@ def test_the_losses_are_those_stated() -> None:
         softly = net(5, 5, objective="cross-entropy").loss(batch)
         expected = functional.cross_entropy(scores.flatten(0, 1), batch.query_labels.flatten())
         torch.testing.assert_close(softly, expected)
+
+
+def test_batch_norm_uses_each_tasks_own_images() -> None:
+    method = built(RelationNet, 3, 16, 16, batch_norm="batch")
+    assert method.consumes == "images"
+    assert method.transductive
+    batch = episode(3, 16, 16)
+    before = copy.deepcopy(method.state_dict())
+
+    def literally(support: Tensor, query: Tensor) -> Tensor:
+        one = copy.deepcopy(method).train()
+        maps = one.backbone(support[0].flatten(0, 1)).unflatten(0, support.shape[1:3])
+        return literal(one, maps[None], one.backbone(query[0])[None])
+
+    tasks = zip(batch.support.split(1), batch.query.split(1), strict=True)
+    expected = torch.cat([literally(*task) for task in tasks])
+    for training in (False, True):
+        method.train(training)
+        found = method.scores(batch.support, batch.query)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        assert all(part.training == training for part in method.modules())
+    torch.testing.assert_close(dict(method.state_dict()), dict(before), rtol=0, atol=0)
+    # On a GPU, tasks run in parallel.
+    with batch_statistics(method):
+        parallel = torch.vmap(method._of_task)(batch.support, batch.query)
+    torch.testing.assert_close(parallel, expected, rtol=1e-4, atol=1e-4)

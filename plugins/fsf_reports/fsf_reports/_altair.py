@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import re
@@ -13,27 +14,29 @@ from fsf_reports._marks import (
     Frame,
     across_title,
     draw_panel,
+    height_of,
     least_height,
     least_width,
     lowest_height,
-    numbered,
     room_above,
     room_below,
+    rows_of,
     same_rows,
     with_room,
     within_limits,
+    without_room,
 )
 from fsf_reports._scales import axis_over
 from fsf_reports._style import CONFIG, INK, SIZE, TITLE, WIDTHS
 from fsf_reports._text import line_height, plain, text_width, wrapped
 from fsf_reports.interfaces import Renderer
-from fsf_reports.values import FigureDeclaration, Quantity
+from fsf_reports.values import FigureDeclaration, Panel, Quantity, Series
 from fsframework.errors import DataError, FsfError
 
 if TYPE_CHECKING:
     import altair
 
-__all__ = ["Altair", "chart", "vega_lite"]
+__all__ = ["Altair", "chart", "on_a_page", "vega_lite"]
 
 VERSION = "6.1"
 """Of Vega-Lite, as ``$schema`` names it."""
@@ -49,6 +52,7 @@ _NARROWEST = 60.0
 _KEY = 16.0
 _MOST_KEYS = 60
 """Nobody looks up more names than that in a legend."""
+_MOST_PANELS = 12
 
 
 class Altair(Renderer):
@@ -124,15 +128,14 @@ def vega_lite(figure: FigureDeclaration, columns: Literal[1, 2] = 1) -> dict[str
     """
     if not any(point.y is not None for point in figure.points):
         raise DataError(f"{figure.name}: there is nothing to draw: no value was measured")
+    figure = on_a_page(figure, columns)
     width = WIDTHS[columns] - 2 * CONFIG["padding"]
     figure = with_room(figure, width)
-    names = list(dict.fromkeys(series.name for panel in figure.panels for series in panel.series))
-    frame = _frame(figure, width, names)
+    frame = _frame(figure, width)
     panels = [draw_panel(figure, frame, place) for place in range(len(figure.panels))]
-    parts: list[dict[str, Any]] = []
-    if (shown := _legend(figure, names, frame)) is not None:
-        parts.append(shown)
-    grid = {"concat": panels, "columns": frame.per_row, "spacing": _GAP}
+    parts = _heads(figure, frame)
+    grid = {"concat": panels, "columns": frame.per_row, "spacing": _GAP,
+            "resolve": {"scale": dict.fromkeys(("xOffset", "yOffset"), "independent")}}  # fmt: skip
     parts += [grid] if not frame.shared else _titled(figure, frame, grid)
     return {
         "$schema": _SCHEMA,
@@ -142,6 +145,39 @@ def vega_lite(figure: FigureDeclaration, columns: Literal[1, 2] = 1) -> dict[str
         "spacing": 6,
         "config": CONFIG,
     }
+
+
+def on_a_page(figure: FigureDeclaration, columns: Literal[1, 2] = 1) -> FigureDeclaration:
+    """Return as much of a figure as fits a page, with a note on what is left out."""
+    width = WIDTHS[columns] - 2 * CONFIG["padding"]
+
+    def over(panels: Sequence[Panel]) -> float:
+        tried = with_room(dataclasses.replace(figure, panels=tuple(panels)), width)
+        return _height(tried, _frame(tried, width)) - _PAGE - 1  # for rounding
+
+    panels = figure.panels[:_MOST_PANELS]
+    while len(panels) > 1 and over(panels) > 0:
+        panels = panels[:-1]
+    left = f"{len(figure.panels) - len(panels)} of {len(figure.panels)} panels"
+    if panels == figure.panels:
+        kept = rows = rows_of(with_room(figure, width))
+        while kept > 1 and (more := over(panels)) > 0:
+            kept = max(1, kept - math.ceil(more / (SIZE + 6)))
+            panels = tuple(_first_rows(panel, kept) for panel in figure.panels)
+        left = f"{rows - kept} of {rows} rows"
+    if panels == figure.panels:
+        return figure
+    note = f"Left out, as a page has no room: {left}."
+    return dataclasses.replace(figure, panels=panels, notes=(*figure.notes, note))
+
+
+def _first_rows(panel: Panel, count: int) -> Panel:
+    names = list(dict.fromkeys(point.x for series in panel.series for point in series.points))
+    series = tuple(
+        Series(s.name, tuple(point for point in s.points if point.x in names[:count]))
+        for s in panel.series
+    )
+    return dataclasses.replace(panel, series=series)
 
 
 def _title(figure: FigureDeclaration, width: float) -> dict[str, Any]:
@@ -155,11 +191,13 @@ def _title(figure: FigureDeclaration, width: float) -> dict[str, Any]:
     return {"title": {**title, "frame": "bounds"}}
 
 
-def _frame(figure: FigureDeclaration, width: float, names: Sequence[str]) -> Frame:
+def _frame(figure: FigureDeclaration, width: float) -> Frame:
     """Decide the sizes of the panels, their number per row and their common axes."""
+    names = dict.fromkeys(series.name for panel in figure.panels for series in panel.series)
     values = _spread((point.y for point in figure.points), figure.limits)
-    bars = figure.mark == "bars"
-    y = axis_over(values, zero=bars, limits=figure.limits)
+    shares = figure.limits is not None and figure.limits[0] == 0 and figure.mark != "whiskers"
+    zero = figure.mark == "bars" or shares
+    y = axis_over(values, zero=zero, limits=figure.limits)
     numbers = [p.x for p in figure.points if not isinstance(p.x, str)]
     x = None
     if numbers and figure.mark in ("points", "lines"):
@@ -167,20 +205,21 @@ def _frame(figure: FigureDeclaration, width: float, names: Sequence[str]) -> Fra
         places = _spread(
             (Quantity(n) if isinstance(n, (int, float)) else n for n in numbers), limits
         )
-        x = axis_over(places, pad=0.05 if figure.mark == "points" else 0.02, limits=limits)
+        points = figure.mark == "points"
+        x = axis_over(places, zero=points and shares, pad=0.05 if points else 0.02, limits=limits)
         if all(isinstance(n, (int, float)) and n == int(n) for n in numbers):
             x = x.of_whole_numbers()  # there is nothing between two epochs
         if figure.diagonal:
-            x = y = axis_over([*places, *values], limits=limits)
+            x = y = axis_over([*places, *values], zero=zero, limits=limits)
     shared = len(figure.panels) > 1
     beside = _room_beside(figure) if shared else 0.0
-    frame = Frame(
-        width - beside, tuple(names), x, y, numbered=numbered(figure, width), shared=shared
-    )
-    return _on_a_page(figure, frame)
+    frame = _sized(figure, Frame(width - beside, tuple(names), x, y, shared=shared))
+    numbered = without_room(figure, frame)
+    again = dataclasses.replace(frame, numbered=numbered, height=0.0)
+    return _sized(figure, again) if numbered else frame
 
 
-def _on_a_page(figure: FigureDeclaration, frame: Frame) -> Frame:
+def _sized(figure: FigureDeclaration, frame: Frame) -> Frame:
     """Return the frame with as few panels per row as a page allows, and lower ones if it must."""
     count = len(figure.panels)
     # Where rows have different names, only the first panel of a row has names beside it.
@@ -194,21 +233,28 @@ def _on_a_page(figure: FigureDeclaration, frame: Frame) -> Frame:
         over = _height(figure, found) - _PAGE
         if over <= 0:
             return found
-    lower = found.height - over / math.ceil(count / found.per_row)
+    lower = found.height * (1 - over / _panels_height(figure, found))
     return found.with_height(max(lower, min(found.height, lowest_height(figure))))
 
 
 def _height(figure: FigureDeclaration, frame: Frame) -> float:
     """Return the height of a figure in points, nearly as Vega lays it out."""
     rows = math.ceil(len(figure.panels) / frame.per_row)
-    legend = _legend(figure, frame.names, frame)
+    heads = _heads(figure, frame)
     title = _title(figure, frame.width).get("title", {})
     lines = [*title.get("text", ()), *title.get("subtitle", ())]
     lines += across_title(figure, frame, frame.width)
-    height = len(lines) * line_height(TITLE) + (legend["height"] + 6 if legend else 0.0)
-    height += rows * (frame.height + room_above(figure, frame)) + (rows - 1) * _GAP
+    height = len(lines) * line_height(TITLE) + sum(head["height"] + 6 for head in heads)
+    height += 40.0 if figure.mark == "matrix" else 0.0  # the key of the colours
+    height += _panels_height(figure, frame)
+    height += rows * room_above(figure, frame) + (rows - 1) * _GAP
     height += (rows - 1) * room_below(figure, frame, bottom=False)
     return height + room_below(figure, frame, bottom=True)
+
+
+def _panels_height(figure: FigureDeclaration, frame: Frame) -> float:
+    """Return the height of one panel of each row, together."""
+    return sum(height_of(figure, frame, panel) for panel in figure.panels[:: frame.per_row])
 
 
 def _room_beside(figure: FigureDeclaration) -> float:
@@ -252,19 +298,24 @@ def _spread(
     return [value for value in found if not math.isnan(value)]
 
 
-def _legend(figure: FigureDeclaration, names: Sequence[str], frame: Frame) -> dict[str, Any] | None:
-    """Return a row of keys above the panels; none for a matrix or for a single series."""
+def _heads(figure: FigureDeclaration, frame: Frame) -> list[dict[str, Any]]:
+    """Return what is above the panels: a key of the series, and one of names that are numbers.
+
+    A matrix and a single series of dots have no key of series, and names beside rows no key.
+    """
     labelled = all(
         [point.label for point in series.points] == [series.name]
         for panel in figure.panels
         for series in panel.series
     )
-    if frame.numbered:
-        room = frame.width - 2
-        return _keys([f"{n} {name}" for n, name in enumerate(frame.numbered, 1)], room, 0.0, [])
-    if figure.mark == "matrix" or labelled or len(names) > _MOST_KEYS or not any(map(plain, names)):
-        return None
-    return _keys(names, frame.width - frame.left, _KEY, _key(figure, frame))
+    names, found = frame.names, []
+    hidden = figure.mark == "matrix" or (figure.mark == "whiskers" and len(names) == 1)
+    if not (hidden or labelled) and len(names) <= _MOST_KEYS and any(map(plain, names)):
+        found.append(_keys(names, frame.width - frame.left, _KEY, _key(figure, frame)))
+    beside = list(map(plain, frame.names)) if figure.mark == "matrix" else []
+    if numbers := [f"{frame.number(n)} {n}" for n in frame.numbered if n not in beside]:
+        found.append(_keys(numbers, frame.width - frame.left, 0.0, []))
+    return found
 
 
 def _keys(

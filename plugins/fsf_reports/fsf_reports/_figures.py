@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,21 +10,17 @@ from types import MappingProxyType
 from typing import Any
 
 import fsf_statistics
-from fsf_reports._results import Group, Results, Shown, data_of, reading
+from fsf_reports._results import Group, Results, Shown, data_of, natural, reading, some_of, title_of
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
-from fsf_statistics import FEWEST_RANKED, spearman
+from fsf_statistics import FEWEST_RANKED, LEAST_HARM, MOST_WRONG, spearman
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.comparison import values_of
-from fsframework.statistics.facts import called, facts_of, labelled
+from fsframework.statistics.facts import facts_of, labelled, told_apart
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.values import Estimate
 
 __all__ = ["FIGURES", "Named", "Wanted", "figure"]
-
-
-_MOST_PANELS = 12
-"""More do not fit a page."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +30,13 @@ class Wanted:
     Args:
         statistic: whose values and gap.
         by: what a run is broken down by.
-        question: how a word is related to a query.
+        question: how a word is related to a query; ``None`` for the first, or for all.
         most: parts of a breakdown that are shown.
     """
 
     statistic: str = "wacc"
     by: str = "class"
-    question: str = "tied"
+    question: str | None = None
     most: int = 25
 
 
@@ -69,7 +63,7 @@ def figure(  # noqa: PLR0913 - an option each
     *,
     statistic: str = "wacc",
     by: str = "class",
-    question: str = "tied",
+    question: str | None = None,
     most: int = 25,
     level: float = 0.95,
     runs_dir: str | Path | None = None,
@@ -82,7 +76,8 @@ def figure(  # noqa: PLR0913 - an option each
         results: as for ``fsframework.compare``; one run is enough for most figures.
         statistic: whose values and gap are shown.
         by: what ``breakdown`` shows: ``class``, ``attribute``, ``pair`` or ``context``.
-        question: for words, ``tied`` in the support or ``present`` in a query.
+        question: for words, ``tied`` in the support or ``present`` in a query; by default
+            ``breakdown`` shows the first and ``harm`` both.
         most: parts of a breakdown that are shown, those with the largest gap.
         level: confidence level of the intervals.
         runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
@@ -100,12 +95,7 @@ def figure(  # noqa: PLR0913 - an option each
         )
     opened = Results.of(results, level=level, runs_dir=runs_dir, plugins=plugins)
     opened = opened.with_two_arms() if name in _OF_GAPS else opened
-    made = FIGURES[name].declare(opened, Wanted(statistic, by, question, most))
-    if (count := len(made.panels)) > _MOST_PANELS:
-        left = f"Left out: {count - _MOST_PANELS} of {count} panels; choose fewer runs to see them."
-        panels = made.panels[:_MOST_PANELS]
-        made = dataclasses.replace(made, panels=panels, notes=(*made.notes, left))
-    return made
+    return FIGURES[name].declare(opened, Wanted(statistic, by, question, most))
 
 
 def _notes(
@@ -138,10 +128,6 @@ class _Values:
         return Quantity.of(found)
 
 
-def _title_of(group: Group, results: Results) -> str:
-    return group.title if len(results.groups) > 1 else ""
-
-
 # --- both arms --------------------------------------------------------------------------------
 
 
@@ -154,7 +140,7 @@ def _against(
         control, tested = group.arms()
         x, y = Measure(x_of, (control,)), Measure(wanted.statistic, (tested,))
         points = tuple(Point(value(one, x), value(one, y), one.label) for one in group.shown)
-        panels.append(Panel(_title_of(group, results), (Series("", points),)))
+        panels.append(Panel(group.panel, (Series("", points),)))
     return FigureDeclaration(
         title,
         f"{results.label(y)} against {results.label(x)}, a point per method.",
@@ -167,9 +153,7 @@ def _against(
         notes=_notes(
             results,
             value.seen,
-            "On the dashed line both are equal; the further below it, the larger the gap."
-            if diagonal
-            else "",
+            "On the dashed line both are equal." if diagonal else "",
         ),
     )
 
@@ -198,7 +182,7 @@ def _by_arm(results: Results, wanted: Wanted) -> FigureDeclaration:
         captions: dict[float | str, str] = {
             one.label: _short(results.quantity(one, gap)) for one in group.shown
         }
-        panels.append(Panel(_title_of(group, results), series, captions))
+        panels.append(Panel(group.panel, series, captions))
     first, second = (results.label(measure) for measure in measures)
     better = results.statistic_of(wanted.statistic).higher_is_better
     terms = (first, second) if better else (second, first)
@@ -235,7 +219,7 @@ def _intervals(results: Results, wanted: Wanted) -> FigureDeclaration:
     shared = _shared(rows, found)
     panels = [
         Panel(
-            _title_of(group, results),
+            group.panel,
             (Series("", tuple(Point(label, values.get(label)) for label in own)),),
         )
         for group, values, own in zip(results.groups, found, shared, strict=True)
@@ -290,23 +274,32 @@ def _shared(
 def _robustness(results: Results, wanted: Wanted) -> FigureDeclaration:
     panels, seen, said = [], [], {}
     for group in results.groups:
-        found = fsf_statistics.effective_robustness(
-            {one.label: one.result for one in group.shown}, wanted.statistic, level=results.level
-        )
+        try:
+            found = fsf_statistics.effective_robustness(
+                {one.label: one.result for one in group.shown},
+                wanted.statistic, level=results.level,
+            )  # fmt: skip
+        except DataError:
+            if len(results.groups) == 1:
+                raise
+            said[f"Left out, as too few methods can be compared: {group.title}"] = None
+            continue
         seen += found.control.values()
         points = tuple(
             Point(f"{label} ({found.letters[label]})", Quantity.of(one))
             for label, one in found.values.items()
         )
-        panels.append(Panel(_title_of(group, results), (Series("", points),)))
+        panels.append(Panel(group.panel, (Series("", points),)))
         said |= dict.fromkeys(_begun(note) for note in found.notes)
         said |= {f"Without {label}: {why}": None for label, why in found.left_out.items()}
+    if not panels:
+        raise DataError("robustness: needs three methods on equal tasks")
     control, tested = (
         results.label(Measure(wanted.statistic, (arm,))) for arm in results.groups[0].arms()
     )
     return FigureDeclaration(
         "Robustness",
-        f"{tested} of each method beyond what {control} predicts, by a line through their logits.",
+        f"{tested} of each method beyond what {control} predicts.",
         "method (group)",
         "effective robustness (points)",
         tuple(panels),
@@ -327,22 +320,17 @@ def _variants(results: Results) -> dict[str, list[tuple[str, Shown]]]:
         of_method.setdefault(method.called if method else one.label, []).append(one)
     found = {}
     for name, shown in of_method.items():
-        names = labelled([""] * len(shown), [facts_of(one.run.record) for one in shown])
-        if any(names):
+        facts = [{**facts_of(one.run.record), "run": one.name} for one in shown]
+        names = _titles(facts)
+        if len(names) > 1:
             pairs = zip(names, shown, strict=True)
-            found[name] = sorted(pairs, key=lambda pair: _natural(pair[0]))
+            found[name] = sorted(pairs, key=lambda pair: natural(pair[0]))
     if not found:
         raise DataError(
             "ablations: no two of these runs are of one method with different options; give runs "
             "that differ in an option, such as method.NAME or detector"
         )
     return found
-
-
-def _natural(text: str) -> list[tuple[float, str]]:
-    """Return a key that sorts the numbers in texts as numbers."""
-    parts = re.split(r"(\d+(?:\.\d+)?)", text)
-    return [(float(p), "") if n % 2 else (math.inf, p) for n, p in enumerate(parts)]
 
 
 def _ablations(results: Results, wanted: Wanted) -> FigureDeclaration:
@@ -354,9 +342,10 @@ def _ablations(results: Results, wanted: Wanted) -> FigureDeclaration:
             measure = results.measure(wanted.statistic, Group((one,)))
             points.append(Point(name, value(one, measure)))
         series.append(Series(method, tuple(points)))
+    of = series[0].name if len(series) == 1 else "each method"
     return FigureDeclaration(
         "Ablations",
-        f"{results.label(measure)} by the options in which runs of a method differ.",
+        f"{results.label(measure)} of {of} by the options in which its runs differ.",
         "options",
         results.axis(measure),
         (Panel("", tuple(series)),),
@@ -366,10 +355,9 @@ def _ablations(results: Results, wanted: Wanted) -> FigureDeclaration:
 
 
 def _breakdown(results: Results, wanted: Wanted) -> FigureDeclaration:
-
     [one] = _only(results, "breakdown")
     by: Any = wanted.by
-    question: Any = wanted.question
+    question: Any = wanted.question or "tied"
     found = fsf_statistics.breakdown(one.run, by, question=question, level=results.level)
     arms = list(dict.fromkeys(row.arm for row in found.rows))
     names = list(dict.fromkeys(row.names for row in found.rows))
@@ -389,9 +377,11 @@ def _breakdown(results: Results, wanted: Wanted) -> FigureDeclaration:
         series.append(Series(arm, points))
     left = len(names) - len(ranked)
     what = " and ".join(found.row_names)
+    asked = f" {_RELATED[question]}" if by in ("attribute", "pair") else ""
+    on = f", {series[0].name} tasks" if len(series) == 1 else ""
     return FigureDeclaration(
         "Breakdown",
-        f"Accuracy per {what} of {one.label}.",
+        f"Accuracy of {one.label} per {what}{asked}{on}.",
         what,
         "accuracy (%)",
         (Panel("", tuple(series)),),
@@ -402,29 +392,49 @@ def _breakdown(results: Results, wanted: Wanted) -> FigureDeclaration:
             [row.estimate for row in found.rows if row.arm != "gap" and row.names in place],
             f"The {len(ranked)} of {len(names)} with the {first}." if left else "",
             *map(_begun, found.notes),
-            per=f"{what} and arm",
+            per=what if len(series) == 1 else f"{what} and arm",
         ),
     )
 
 
-def _harm(results: Results, wanted: Wanted) -> FigureDeclaration:
+_RELATED = {"tied": "tied to the class in the support", "present": "present in the query"}
+"""How a word is related to a query."""
 
+
+def _harm(results: Results, wanted: Wanted) -> FigureDeclaration:
     [one] = _only(results, "harm")
     question: Any = wanted.question
     found = fsf_statistics.harmful_pairs(one.run, question, level=results.level)
     rows = found.rows[: wanted.most]
     if not rows:
         raise DataError(f"harm: no pair of a class and a word is found to hurt {one.label}")
-    points = tuple(Point(f"{r.class_name}: {r.words}", Quantity.of(r.estimate)) for r in rows)
+    panels = []
+    for asked in found.questions:
+        points = tuple(
+            Point(f"{row.class_name}: {row.words}", Quantity.of(row.estimate))
+            for row in rows
+            if row.question == asked
+        )
+        if points:
+            panels.append(Panel(f"word {_RELATED[asked]}", (Series("", points),)))
+    without = [q for q in found.questions if all(row.question != q for row in found.rows)]
     return FigureDeclaration(
         "Harmful pairs",
-        f"What a word costs a class in accuracy: {one.label}.",
+        f"Accuracy that a class loses by a word, {one.label}.",
         "class: word",
         "accuracy lost (points)",
-        (Panel("", (Series("", points),)),),
+        tuple(panels),
         mark="whiskers",
         notes=_notes(
-            results, [row.estimate for row in rows], *map(_begun, found.notes), per="pair"
+            results,
+            [row.estimate for row in rows],
+            f"The {len(rows)} of {len(found)} pairs with the largest loss."
+            if len(rows) < len(found)
+            else "",
+            *(f"No pair with a word {_RELATED[asked]} is found." for asked in without),
+            f"A pair is shown if it costs at least {100 * LEAST_HARM:g} points; at most "
+            f"{100 * MOST_WRONG:g} % of those shown are expected to be harmless.",
+            per="pair",
         ),
     )
 
@@ -471,7 +481,13 @@ def _apart_but_for_shots(groups: Sequence[Group]) -> list[str]:
             k: v for k, v in group.facts.items() if k not in ("tasks", "count", "sampler.n_shot")
         }
         facts.append({**shape, **left})
-    return labelled([""] * len(facts), facts)
+    return _titles(facts)
+
+
+def _titles(facts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return what tells things from each other, as titles."""
+    told = told_apart(facts)
+    return [title_of({name: own[n] for name, own in told.items()}) for n in range(len(facts))]
 
 
 def _shot(n: int) -> str:
@@ -536,9 +552,11 @@ def _pairs(results: Results, wanted: Wanted) -> FigureDeclaration:
 
     panels: list[Panel] = []
     seen: list[Estimate] = []
+    left: list[str] = []
     for group in results.groups:
         if len(group.shown) < 2:
-            raise DataError(f"pairs: {group.title}: only one method has these tasks")
+            left.append(group.shown[0].name)
+            continue
         measure = results.measure(wanted.statistic, group)
         found = fsf.compare(
             {one.label: one.result for one in group.shown}, measure.name, level=results.level
@@ -562,10 +580,12 @@ def _pairs(results: Results, wanted: Wanted) -> FigureDeclaration:
                 told = pair.p_holm is not None and pair.p_holm <= 1 - results.level
                 points.append(Point(column, shown, "*" if told else ""))
             series.append(Series(row, tuple(points)))
-        panels.append(Panel(_title_of(group, results), tuple(series)))
+        panels.append(Panel(group.panel, tuple(series)))
+    if not panels:
+        raise DataError("pairs: no two of these methods have equal tasks")
     return FigureDeclaration(
         "Pairs",
-        f"Differences of {results.label(measure)} between methods, row minus column.",
+        f"Differences in {results.label(measure)} between methods, row minus column.",
         "",
         f"difference in {results.axis(measure)}",
         tuple(panels),
@@ -573,7 +593,8 @@ def _pairs(results: Results, wanted: Wanted) -> FigureDeclaration:
         notes=_notes(
             results,
             seen,
-            "Bold or *: the two can be told apart (paired where tasks are, Holm over all pairs).",
+            "Bold or *: the two can be told apart (Holm's p).",
+            f"Left out, as no other method has their tasks: {some_of(left)}." if left else "",
         ),
     )
 
@@ -594,14 +615,14 @@ def _agreement(results: Results, wanted: Wanted) -> FigureDeclaration:
         points.append(Point(x, y, name))
     if not points:
         raise DataError("agreement: no method has both sets of tasks")
-    names = [called(group.apart) or group.title for group in results.groups]
+    names = [group.panel for group in results.groups]
     said = ""
     if len(points) >= FEWEST_RANKED:
         import numpy as np
 
         values = np.array([[x.value, y.value] for x, y in both])
         rho = spearman(values[:, 0], values[:, 1])
-        said = f"Spearman's rank correlation of the two: {rho:.2f} over {len(points)} methods."
+        said = f"Spearman's rank correlation: {rho:.2f} over {len(points)} methods."
     return FigureDeclaration(
         "Agreement",
         f"{results.label(measures[0])} of each method on two sets of tasks.",
@@ -620,26 +641,29 @@ def _task_accuracies(results: Results, wanted: Wanted) -> FigureDeclaration:
 
     del wanted
     panels, numbers = [], list[int]()
+    firsts = {group.shown[0].label for group in results.groups if len(group.shown) > 1}
     for group in results.groups:
         measure = Measure("acc", tuple(group.first.outcomes)[:1])
         shown = [one.result for one in group.shown]
         columns = values_of(shown, measure, results.statistic_of("acc")).means[0].T
         x, first = 100 * columns[0], group.shown[0].label
+        against = f" against {first}" if len(firsts) > 1 else ""
         for one, column in zip(group.shown[1:], 100 * columns[1:], strict=True):
             points = tuple(Point(float(a), Quantity(b)) for a, b in zip(x, column, strict=True))
-            parts = [_title_of(group, results), f"{one.label} (y) against {first} (x)"]
+            parts = [group.panel, f"{one.label}{against}"]
             if x.std() > 0 and column.std() > 0:
-                parts.append(f"r = {np.corrcoef(x, column)[0, 1]:.3f}")
+                parts.append(f"r={np.corrcoef(x, column)[0, 1]:.3f}")
             panels.append(Panel(", ".join(filter(None, parts)), (Series("", points),)))
             numbers.append(len(x))
     if not panels:
         raise DataError("task-accuracies: needs two methods on equal tasks")
     tasks = " to ".join(f"{n:,}" for n in sorted({min(numbers), max(numbers)}))
+    other = firsts.pop() if len(firsts) == 1 else "the second method"
     return FigureDeclaration(
         "Task accuracies",
         "Accuracy of each task by two methods.",
-        "Acc (%)",
-        "Acc (%)",
+        f"Acc of {other} (%)",
+        "Acc of the method above (%)",
         tuple(panels),
         mark="points",
         diagonal=True,
@@ -721,7 +745,7 @@ def _length(results: Results, wanted: Wanted) -> FigureDeclaration:
                 own.sort(key=updates.__getitem__)
                 points = tuple(Point(updates[one], value(one, measure)) for one in own)
                 series.append(Series(method, points))
-            title = ": ".join(filter(None, [_title_of(group, results), results.axis(measure)]))
+            title = ": ".join(filter(None, [group.panel, results.axis(measure)]))
             panels.append(Panel(title, tuple(series)))
     if not panels:
         raise DataError(
@@ -730,17 +754,13 @@ def _length(results: Results, wanted: Wanted) -> FigureDeclaration:
         )
     return FigureDeclaration(
         "Training length",
-        "The gap and what the control arm shows, by the length of the training.",
+        "Gap and accuracy in the control arm by the length of the training.",
         "updates in training",
         "%, gap in points",
         tuple(panels),
         mark="lines",
         limits=(-100.0, 100.0),
-        notes=_notes(
-            results,
-            value.seen,
-            "An update is a step of the optimiser; those of all stages are added up.",
-        ),
+        notes=_notes(results, value.seen),
     )
 
 
@@ -757,14 +777,20 @@ def _queries(results: Results, wanted: Wanted) -> FigureDeclaration:
     del wanted
     from fsf_statistics import QueryVariance, TaskSupply, pilot_of
 
-    series, best = [], []
+    series: list[Series] = []
+    left: list[str] = []
     for group in results.groups:
         for one in group.shown:
             arms = one.result.arms
+            name = ", ".join(filter(None, (one.label, group.panel)))
             if arms is None or not one.result.class_sizes:
                 raise DataError(f"queries: {one.label}: the images of its tasks are not known")
             arm = next(iter(one.result.outcomes))
-            pilot = QueryVariance.of(pilot_of(arms[arm], one.result.outcomes[arm]))
+            try:
+                pilot = QueryVariance.of(pilot_of(arms[arm], one.result.outcomes[arm]))
+            except DataError as error:
+                left.append(f"Without {name}: {error}.")
+                continue
             supply = TaskSupply(one.result.class_sizes, pilot.n_way, pilot.n_shot)
             numbers = [q for q in supply.candidates if q <= max(20, 4 * min(pilot.cautious, 25))]
             points = tuple(
@@ -772,28 +798,23 @@ def _queries(results: Results, wanted: Wanted) -> FigureDeclaration:
                                          unit=""))
                 for q in numbers
             )  # fmt: skip
-            name = one.label if len(results.groups) == 1 else f"{one.label}, {group.title}"
             series.append(Series(name, points))
-            if pilot.cautious < 1e6:
-                best.append(f"{name}: {pilot.cautious:.1f}")
+    if not series:
+        raise DataError(f"queries: nothing to draw. {' '.join(left)}")
     return FigureDeclaration(
         "Queries",
-        "Variance of the mean accuracy over all tasks without replacement, by their queries.",
+        "Variance of the mean accuracy over all tasks without replacement, by queries per class.",
         "queries per class",
         "variance of the mean (squared points)",
         (Panel("", tuple(series)),),
         mark="lines",
-        notes=(
-            "Estimated from the tasks of a pilot, those of the control arm.",
-            *([f"Best number of queries: {', '.join(best)}."] if best else []),
-            *_of_data(results),
-        ),
+        notes=("Estimated from the tasks of the control arm.", *_of_data(results), *left),
     )
 
 
 _OF_GAPS = (
     "arms", "by-arm", "intervals", "robustness", "shots", "ablations", "accuracy",
-    "training-shots", "agreement", "length",
+    "training-shots", "agreement", "length", "pairs",
 )  # fmt: skip
 """Figures that leave out runs on tasks of one arm where other runs have two."""
 

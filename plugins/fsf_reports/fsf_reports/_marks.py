@@ -19,15 +19,17 @@ __all__ = [
     "Frame",
     "across_title",
     "draw_panel",
+    "height_of",
     "least_height",
     "least_width",
     "lowest_height",
-    "numbered",
     "room_above",
     "room_below",
+    "rows_of",
     "same_rows",
     "with_room",
     "within_limits",
+    "without_room",
 ]
 
 Drawn = dict[str, Any]
@@ -35,11 +37,13 @@ Drawn = dict[str, Any]
 
 _LEAST_STEP, _LEAST_PANEL = 7.0, 84.0
 _LEAST_BARS = 9.0
-_ROOM_PER_LABEL, _MOST_LABELS = 22.0, 60
+_MOST_LABELS = 60
 _MOST_POINTS_MARKED = 24
 _LABEL_LINES = 3
-_ROTATED = 120.0
+_NAME_LINES = 4
+_TITLE_LINES = 4
 _SHARE_OF_NAMES = 0.38
+_WIDEST_LABEL = 0.6
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Frame:
         left: room for the labels and the title of the first panel of a row.
         panel: width of each panel; ``height`` its height.
         per_row: panels.
-        numbered: labels of points that are drawn as numbers, since they have no room.
+        numbered: names that are drawn as numbers, since they have no room.
         shared: whether the titles of the axes stand once beside all panels.
     """
 
@@ -83,6 +87,11 @@ class Frame:
     def with_height(self, height: float) -> Frame:
         """Return a frame whose panels have this height."""
         return dataclasses.replace(self, height=height)
+
+    def number(self, name: str) -> str:
+        """Return the number of a name that has no room, empty for others."""
+        shown = plain(name)
+        return str(self.numbered.index(shown) + 1) if shown in self.numbered else ""
 
     def series(self, name: str) -> str:
         """Return the key of a series in the data."""
@@ -117,31 +126,44 @@ class Frame:
 
 
 def with_room(figure: FigureDeclaration, width: float) -> FigureDeclaration:
-    """Return a figure as it can be drawn: bars that are too many for a width become whiskers."""
-    if figure.mark != "bars" or _columns(figure) * _LEAST_BARS <= width - 45:
+    """Return a figure as it can be drawn: bars whose names have no room become whiskers."""
+    least = max(_LEAST_BARS, max(map(_room_of, _words_below(figure)), default=0.0) + 4)
+    if figure.mark != "bars" or _columns(figure) * least <= width - 45:
         return figure
-    axis = f"{figure.x_axis} ({figure.caption_axis})" if figure.caption_axis else figure.x_axis
-    named = [
-        dataclasses.replace(
-            panel,
-            series=tuple(
-                Series(s.name, tuple(Point(_name(p.x), p.y, p.label) for p in s.points))
-                for s in panel.series
-            ),
-            captions={_name(x): text for x, text in panel.captions.items()},
+    named = []
+    for panel in figure.panels:
+        both = {_name(x): f"{_name(x)} ({text})" for x, text in panel.captions.items() if text}
+        series = tuple(
+            Series(s.name, tuple(Point(both.get(n := _name(p.x), n), p.y, p.label)
+                                 for p in s.points))
+            for s in panel.series
+        )  # fmt: skip
+        named.append(Panel(panel.title, series))
+    told = f", in parentheses: {figure.caption_axis}" if figure.caption_axis else ""
+    return dataclasses.replace(
+        figure, mark="whiskers", panels=tuple(named), y_axis=figure.y_axis + told, caption_axis=""
+    )
+
+
+def without_room(figure: FigureDeclaration, frame: Frame) -> tuple[str, ...]:
+    """Return the names that have no room beside their points or below a panel, in order."""
+    if figure.mark == "points":
+        labels = tuple(dict.fromkeys(plain(p.label) for p in figure.points if p.label))
+        fits = all(
+            _place_labels(rows, frame, diagonal=figure.diagonal)
+            for panel in figure.panels
+            if (rows := _drawn_rows(figure, panel, frame))
         )
-        for panel in figure.panels
-    ]
-    return dataclasses.replace(figure, mark="whiskers", x_axis=axis, panels=tuple(named))
-
-
-def numbered(figure: FigureDeclaration, width: float) -> tuple[str, ...]:
-    """Return the labels of points that are too many to stand beside them, in order."""
-    if figure.mark != "points":
+        return () if fits or len(labels) > _MOST_LABELS else labels
+    if figure.mark not in ("matrix", "lines") or not _with_names(figure):
         return ()
-    labels = tuple(dict.fromkeys(point.label for point in figure.points if point.label))
-    panels = max(1, min(len(figure.panels), int(width / 200)))
-    return labels if width / panels / _ROOM_PER_LABEL < len(labels) <= _MOST_LABELS else ()
+    for panel in figure.panels:
+        names = _categories(figure, panel)
+        longest = max(map(_room_of, names), default=0.0)
+        if len(names) > 1 and longest > frame.panel / len(names) - 3:
+            every = (plain(n) for p in figure.panels for n in _categories(figure, p))
+            return tuple(dict.fromkeys(every))
+    return ()
 
 
 def within_limits(quantity: Quantity, limits: tuple[float, float] | None) -> Quantity:
@@ -155,29 +177,36 @@ def within_limits(quantity: Quantity, limits: tuple[float, float] | None) -> Qua
 def least_width(figure: FigureDeclaration, frame: Frame) -> float:
     """Return the width that a panel needs."""
     if figure.mark == "points":
-        return 150.0
+        labels = max(sum(bool(p.label) for s in panel.series for p in s.points)
+                     for panel in figure.panels)  # fmt: skip
+        return min(150.0, 60.0 + 5.0 * labels)
     if figure.mark not in ("bars", "matrix"):
         return 110.0
     matrix = figure.mark == "matrix"
     step = 11.0 if matrix else max(_LEAST_BARS, len(frame.names) * _LEAST_STEP + 6)
-    texts = [name for panel in figure.panels for name in (*_categories(figure, panel),
-             *panel.captions.values())]  # fmt: skip
-    upright = _columns(figure) * (max(map(_longest_word, texts)) + 4)
+    upright = _columns(figure) * (max(map(_room_of, _words_below(figure))) + 4)
     room = frame.width - frame.left
-    # Names are upright where a panel of the whole width has room for them.
+    # Names are written out where a panel of the whole width has room for them.
     return max(_LEAST_PANEL, _columns(figure) * step, upright if upright <= room else 0.0)
+
+
+def _words_below(figure: FigureDeclaration) -> list[str]:
+    """Return the names below the panels, with their captions."""
+    return [
+        text
+        for panel in figure.panels
+        for text in (*_categories(figure, panel), *panel.captions.values())
+    ]
 
 
 def least_height(figure: FigureDeclaration, frame: Frame) -> float:
     """Return the height of the panels."""
-    if figure.mark == "whiskers":
-        rows = max(len(_categories(figure, panel)) for panel in figure.panels)
-        per_row = len(frame.names) if _beside(figure) else 1
+    if figure.mark in ("whiskers", "matrix"):
         lines = max(len(label) for p in figure.panels for label in _labels(figure, p, frame))
-        return rows * max(14.0, 8.0 * per_row + 4, lines * (SIZE + 1) + 3)
-    if figure.mark == "matrix":
-        rows = max(len(panel.series) for panel in figure.panels)
-        return rows * min(22.0, max(11.0, frame.panel / max(1, _columns(figure))))
+        least = max(14.0, 8.0 * _per_row(figure) + 4)
+        if figure.mark == "matrix":
+            least = min(22.0, max(11.0, frame.panel / max(1, _columns(figure))))
+        return rows_of(figure) * max(least, lines * (SIZE + 1) + 3)
     if figure.mark == "points":
         return min(frame.panel * (1.0 if figure.diagonal else 0.8), 300.0)
     return max(90.0, min(0.62 * frame.panel, 190.0))
@@ -185,19 +214,25 @@ def least_height(figure: FigureDeclaration, frame: Frame) -> float:
 
 def same_rows(figure: FigureDeclaration) -> bool:
     """Return whether all panels have the same names on their left, or none."""
+    return len({tuple(_row_texts(figure, panel)) for panel in figure.panels}) == 1
+
+
+def rows_of(figure: FigureDeclaration) -> int:
+    """Return the rows of the panel that has most."""
+    return max(len(_row_texts(figure, panel)) for panel in figure.panels)
+
+
+def _row_texts(figure: FigureDeclaration, panel: Panel) -> list[str]:
+    """Return the names left of the rows of whiskers or a matrix."""
     if figure.mark == "matrix":
-        rows = {tuple(series.name for series in panel.series) for panel in figure.panels}
-    elif figure.mark == "whiskers":
-        rows = {tuple(_categories(figure, panel)) for panel in figure.panels}
-    else:
-        return True
-    return len(rows) == 1
+        return [series.name for series in panel.series]
+    return _categories(figure, panel) if figure.mark == "whiskers" else []
 
 
-def _beside(figure: FigureDeclaration) -> bool:
-    """Return whether a name has the values of several series, which need places of their own."""
-    return any(
-        len([s for s in panel.series if any(_name(p.x) == name for p in s.points)]) > 1
+def _per_row(figure: FigureDeclaration) -> int:
+    """Return how many series have values in one row, which need places of their own."""
+    return max(
+        sum(any(_name(p.x) == name for p in series.points) for series in panel.series)
         for panel in figure.panels
         for name in _categories(figure, panel)
     )
@@ -229,17 +264,11 @@ def _room_for_names(frame: Frame) -> float:
     return _SHARE_OF_NAMES * frame.width
 
 
-def _head(figure: FigureDeclaration, room: float) -> list[str]:
-    """Return the title above the names of whiskers."""
-    return wrapped(figure.x_axis, room, SIZE, lines=2)
-
-
 def _left(figure: FigureDeclaration, frame: Frame) -> float:
     """Return the room for labels and title left of a panel."""
     if figure.mark in ("whiskers", "matrix"):
         shown = [line for panel in figure.panels for names in _labels(figure, panel, frame)
                  for line in names]  # fmt: skip
-        shown += _head(figure, _room_for_names(frame)) if figure.mark == "whiskers" else []
         return max((text_width(line, SIZE) for line in shown), default=0.0) + 6
     labels = max(text_width(f"{tick:,g}", SIZE) for tick in frame.y.ticks or (0.0,))
     # The title runs along a height that depends on this width: one step of the iteration is enough.
@@ -259,18 +288,19 @@ def _over_the_edge(figure: FigureDeclaration, frame: Frame) -> float:
 
 
 def _labels(figure: FigureDeclaration, panel: Panel, frame: Frame) -> list[list[str]]:
-    """Return the lines of the names left of the rows of whiskers or a matrix."""
-    if figure.mark == "matrix":
-        names = [series.name for series in panel.series]
-    else:
-        names = _categories(figure, panel)
-    # The rows of a matrix are as high as its columns are wide, which may be one line.
-    lines = 2 if figure.mark == "whiskers" else int(frame.height / len(names) / (SIZE + 1)) or 1
-    room = _room_for_names(frame)
-    below = {name: [cut(f"({plain(text)})", room, SIZE)] for name, text in panel.captions.items()}
-    return [
-        [*wrapped(name, room, SIZE, lines=min(lines, 2)), *below.get(name, ())] for name in names
-    ]
+    """Return the lines of the names left of the rows of whiskers or a matrix, no two alike."""
+    names, room, lines = _row_texts(figure, panel), _room_for_names(frame), _NAME_LINES
+    if frame.height:
+        room = min(room, frame.left - 5)
+        lines = min(lines, max(1, int(frame.height / rows_of(figure) / (SIZE + 1))))
+    found: dict[tuple[str, ...], int] = {}
+    for place, name in enumerate(names):
+        text = f"{frame.number(name)} {name}".lstrip()
+        shown = tuple(wrapped(text, room, SIZE, lines=lines))
+        if shown in found:
+            shown = tuple(wrapped(f"({place + 1}) {text}", room, SIZE, lines=lines))
+        found[shown] = place
+    return [list(shown) for shown in found]
 
 
 # --- what the marks are made of ---------------------------------------------------------------
@@ -282,19 +312,16 @@ class Edges:
 
     Args:
         left: whether it is the first of its row.
-        top: whether it is in the first row.
         bottom: whether no panel is below it.
     """
 
     left: bool
-    top: bool
     bottom: bool
 
 
 def _edges(figure: FigureDeclaration, frame: Frame, place: int) -> Edges:
     below = place + frame.per_row < len(figure.panels)
-    top = place < frame.per_row
-    return Edges(place % frame.per_row == 0, top, not below or not _same_below(figure))
+    return Edges(place % frame.per_row == 0, not below or not _same_below(figure))
 
 
 def _same_below(figure: FigureDeclaration) -> bool:
@@ -310,9 +337,15 @@ def draw_panel(figure: FigureDeclaration, frame: Frame, place: int) -> Drawn:
     panel = figure.panels[place]
     layers = _DRAW[figure.mark](figure, panel, frame, _edges(figure, frame, place))
     if panel.title:
-        lines = wrapped(panel.title, frame.panel, SIZE, lines=2, bold=True)
+        lines = wrapped(panel.title, frame.panel, SIZE, lines=_TITLE_LINES, bold=True)
         layers.append(_text(lines, 0.0, -6.0, "left", fontWeight="bold"))
-    return {"width": frame.panel, "height": frame.height, "layer": layers}
+    return {"width": frame.panel, "height": height_of(figure, frame, panel), "layer": layers}
+
+
+def height_of(figure: FigureDeclaration, frame: Frame, panel: Panel) -> float:
+    """Return the height of a panel: panels of rows are as high as their rows need."""
+    rows = len(_row_texts(figure, panel))
+    return frame.height * rows / rows_of(figure) if rows else frame.height
 
 
 def _text(lines: Sequence[str], x: float, y: float, align: str, **style: Any) -> dict[str, Any]:
@@ -411,43 +444,25 @@ def _axis_of_numbers(axis: Axis, title: str, room: float, *, shown: bool = True)
     }
 
 
-def _turned(figure: FigureDeclaration, frame: Frame) -> bool:
-    """Return whether names below panels are turned by 90°, as some are wider than their place."""
-    for panel in figure.panels if _with_names(figure) else ():
-        names = _categories(figure, panel)
-        longest = max(map(_longest_word, (*names, *panel.captions.values())), default=0.0)
-        if len(names) > 1 and longest > frame.panel / len(names) - 3:
-            return True
-    return False
-
-
-def _names_below(
-    figure: FigureDeclaration, panel: Panel, frame: Frame, *, turned: bool
-) -> dict[str, list[str]]:
+def _names_below(figure: FigureDeclaration, panel: Panel, frame: Frame) -> dict[str, list[str]]:
     """Return the lines of the names below a panel with its captions, by their keys."""
     names = _categories(figure, panel)
-    step = frame.panel / max(1, len(names))
+    room = frame.panel / max(1, len(names)) - 3
     captions = {_name(x): plain(text) for x, text in panel.captions.items()}
     texts = {}
     for n, name in enumerate(names):
-        below = captions.get(name, "")
-        if turned:
-            below = f" ({below})" if below else ""
-            room = max(_ROTATED - text_width(below, SIZE), _ROTATED / 3)
-            texts[f"c{n}"] = [cut(cut(plain(name), room, SIZE) + below, _ROTATED, SIZE)]
-        else:
-            texts[f"c{n}"] = wrapped(name, step - 3, SIZE, lines=_LABEL_LINES)
-            texts[f"c{n}"] += wrapped(below, step - 3, SIZE, lines=2) if below else []
+        number = frame.number(name)
+        texts[f"c{n}"] = [number] if number else wrapped(name, room, SIZE, lines=_LABEL_LINES)
+        if below := captions.get(name, ""):
+            texts[f"c{n}"] += wrapped(below, room, SIZE, lines=2)
     return texts
 
 
 def across_title(figure: FigureDeclaration, frame: Frame, room: float) -> list[str]:
     """Return the lines of the title of the horizontal axis, with what the captions are."""
-    if figure.mark == "whiskers":
-        return wrapped(figure.y_axis, room, SIZE, lines=2)
-    where = "in parentheses" if _turned(figure, frame) else "below the names"
-    told = figure.caption_axis and any(panel.captions for panel in figure.panels)
-    parts = [figure.x_axis, f"{where}: {figure.caption_axis}" if told else ""]
+    whiskers = figure.mark == "whiskers"
+    told = figure.caption_axis and f"below the names: {figure.caption_axis}"
+    parts = [figure.y_axis if whiskers else figure.x_axis, told]
     return [line for part in parts if part for line in wrapped(part, room, SIZE, lines=2)]
 
 
@@ -457,53 +472,57 @@ def room_below(figure: FigureDeclaration, frame: Frame, *, bottom: bool) -> floa
         return 0.0
     if not _with_names(figure) or figure.mark == "whiskers":
         return SIZE + 6.0
-    turned = _turned(figure, frame)
-    texts = [
-        lines
-        for panel in figure.panels
-        for lines in _names_below(figure, panel, frame, turned=turned).values()
-    ]
-    if turned:
-        return max(text_width(lines[0], SIZE) for lines in texts) + 6
-    return max(map(len, texts), default=0) * (SIZE + 1.0) + 6
+    lines = [len(t) for p in figure.panels for t in _names_below(figure, p, frame).values()]
+    return max(lines, default=0) * (SIZE + 1.0) + 6
 
 
 def room_above(figure: FigureDeclaration, frame: Frame) -> float:
-    """Return the height of the title above a panel, and of what else is there."""
-    titles = [wrapped(p.title, frame.panel, SIZE, lines=2, bold=True) for p in figure.panels]
-    lines = max(len(one) if one != [""] else 0 for one in titles)
-    head = len(_head(figure, frame.left - 6)) if figure.mark == "whiskers" else 0
-    key = 30.0 if figure.mark == "matrix" else 0.0
-    return key + (max(lines, head) * line_height(SIZE) + 6 if lines or head else 0.0)
+    """Return the height of the title above a panel."""
+    titles = [
+        wrapped(panel.title, frame.panel, SIZE, lines=_TITLE_LINES, bold=True)
+        for panel in figure.panels
+        if panel.title
+    ]
+    lines = max(map(len, titles), default=0)
+    return lines * line_height(SIZE) + 6 if lines else 0.0
 
 
 def lowest_height(figure: FigureDeclaration) -> float:
     """Return the height below which a panel cannot be read."""
     if figure.mark == "whiskers":
-        return (SIZE + 1.0) * max(len(_categories(figure, panel)) for panel in figure.panels)
-    return 11.0 * max(len(p.series) for p in figure.panels) if figure.mark == "matrix" else 54.0
+        return rows_of(figure) * max(SIZE + 1.0, 5.0 * _per_row(figure))
+    return 11.0 * rows_of(figure) if figure.mark == "matrix" else 54.0
 
 
 def _axis_of_names(
     figure: FigureDeclaration, panel: Panel, frame: Frame, *, shown: bool = True
 ) -> dict[str, Any]:
     """Return scale and axis of names below a panel, with the captions of the panel."""
-    turned = _turned(figure, frame)
-    texts = _names_below(figure, panel, frame, turned=turned)
-    angle: dict[str, Any] = {"labelAngle": 0, "labelBaseline": "top", "labelAlign": "center"}
-    if turned:
-        angle = {"labelAngle": -90, "labelBaseline": "middle", "labelAlign": "right"}
+    texts = _names_below(figure, panel, frame)
+    style: dict[str, Any] = {"labelAngle": 0, "labelBaseline": "top", "labelAlign": "center"}
+    if frame.numbered:  # numbers of two digits are wider than narrow columns
+        widest = text_width(str(len(frame.numbered)), 1)
+        style["labelFontSize"] = min(SIZE, (frame.panel / len(texts) - 2) / widest)
     lines = [] if frame.shared else across_title(figure, frame, frame.panel)
     return {
         "field": "c",
         "type": "nominal",
         "scale": {"domain": list(texts), "paddingInner": 0.22, "paddingOuter": 0.11},
-        "axis": {"labelExpr": _looked_up(texts), "labels": shown, "title": lines or None, **angle},
+        "axis": {
+            "labelExpr": _looked_up(texts),
+            "labels": shown,
+            "title": lines or None,
+            **style,
+        },
     }
 
 
-def _longest_word(text: str) -> float:
-    return max((text_width(part.rstrip(), SIZE) for part in pieces(plain(text))), default=0.0)
+def _room_of(text: str) -> float:
+    """Return the width that a name below a panel needs."""
+    room = max((text_width(part.rstrip(), SIZE) for part in pieces(plain(text))), default=0.0)
+    while len(wrapped(text, room, SIZE, lines=_LABEL_LINES + 1)) > _LABEL_LINES:
+        room += SIZE
+    return room
 
 
 def _line(axis: str, value: float, **style: Any) -> dict[str, Any]:
@@ -592,7 +611,7 @@ def _whiskers(
                  "tickBand": "extent"},
     }  # fmt: skip
     offset = {"field": "s", "type": "nominal", "scale": {"domain": keys}}
-    place = {"y": y, **({"yOffset": offset} if _beside(figure) else {})}
+    place = {"y": y, **({"yOffset": offset} if _per_row(figure) > 1 else {})}
     layers = _whisker("x", {}, cap=4.0)
     dot = {
         "mark": {"type": "point", "filled": True, "size": 26, "opacity": 1},
@@ -610,8 +629,6 @@ def _whiskers(
         drawn.insert(0, zero)
     if at.left:
         drawn.append(_row_names(labels, y))
-    if at.left and at.top:
-        drawn.append(_text(_head(figure, frame.left - 6), -5, -6, "right"))
     return drawn
 
 
@@ -659,9 +676,9 @@ def _points(
     assert frame.x is not None
     x = _axis_of_numbers(frame.x, _unless(frame, figure.x_axis), frame.panel, shown=at.bottom)
     y = _axis_of_numbers(frame.y, _unless(frame, figure.y_axis), frame.height, shown=at.left)
-    rows = [row for row in _rows(figure, panel, frame) if row["y"] is not None]
+    rows = _drawn_rows(figure, panel, frame)
     _place_labels(rows, frame, diagonal=figure.diagonal)
-    many = len(rows) > 100
+    many = not any(row["label"] for row in rows) or len(rows) > 100
     dot = {
         "mark": {"type": "point", "filled": True, "size": 5 if many else 30,
                  "opacity": 0.55 if many else 1},
@@ -696,17 +713,20 @@ def _diagonal(
     }]  # fmt: skip
 
 
-def _place_labels(rows: list[dict[str, Any]], frame: Frame, *, diagonal: bool) -> None:
-    """Put into each row where its label goes."""
-    if frame.x is None or not any(row["label"] for row in rows):
-        return
-    most = 0.6 * frame.panel
+def _drawn_rows(figure: FigureDeclaration, panel: Panel, frame: Frame) -> list[dict[str, Any]]:
+    return [row for row in _rows(figure, panel, frame) if row["y"] is not None]
+
+
+def _place_labels(rows: list[dict[str, Any]], frame: Frame, *, diagonal: bool) -> bool:
+    """Put into each row where its label goes, and return whether all of them have room.
+
+    Points at one place have one label.
+    """
+    if frame.x is None or not 0 < sum(bool(row["label"]) for row in rows) <= _MOST_LABELS:
+        return True
     at = [(frame.x.at(row["x"], frame.panel), frame.height - frame.y.at(row["y"], frame.height))
           for row in rows]  # fmt: skip
-    numbers = {plain(label): str(n) for n, label in enumerate(frame.numbered, 1)}
-    if sum(bool(row["label"]) for row in rows) > _MOST_LABELS:
-        return
-    texts = [numbers.get(row["label"]) or cut(row["label"], most, SIZE) for row in rows]
+    texts = _at_one_place(at, [frame.number(row["label"]) or row["label"] for row in rows])
     obstacles = _along_the_diagonal(frame) if diagonal else []
     for row, (x, y) in zip(rows, at, strict=True):
         if row["y_low"] is not None:
@@ -715,8 +735,10 @@ def _place_labels(rows: list[dict[str, Any]], frame: Frame, *, diagonal: bool) -
         if row.get("x_low") is not None:
             left, right = (frame.x.at(row[k], frame.panel) for k in ("x_low", "x_high"))
             obstacles.append(Rectangle(left, y - 1, right, y + 1))
-    widths = [text_width(text, SIZE) for text in texts]
-    found = placed_labels(at, widths, obstacles, (frame.panel, frame.height), SIZE)
+    widths = [text_width(text, SIZE) + 2 if text else 0.0 for text in texts]
+    if not frame.numbered and max(widths) > _WIDEST_LABEL * frame.panel:
+        return False
+    found = placed_labels(at, widths, obstacles, (frame.panel, frame.height), SIZE + 1)
     for place, (row, text, label) in enumerate(zip(rows, texts, found, strict=True)):
         if label is not None:
             row |= {"shown": text, "dx": label.dx, "dy": label.dy, "align": label.align}
@@ -725,6 +747,17 @@ def _place_labels(rows: list[dict[str, Any]], frame: Frame, *, diagonal: bool) -
                 if label.align == "center":  # a line from above or below ends at the text
                     end = end[0], end[1] - math.copysign(SIZE / 2, label.dy)
                 row |= {"from_x": x, "from_y": y, "to_x": end[0], "to_y": end[1]}
+    return all(label is None or label.is_free for label in found)
+
+
+def _at_one_place(at: Sequence[tuple[float, float]], texts: Sequence[str]) -> list[str]:
+    """Return the labels, that of the first of points at one place with those of the others."""
+    found = list(texts)
+    for place, text in enumerate(texts):
+        first = next(n for n in range(place + 1) if math.dist(at[n], at[place]) < 1)
+        if text and first < place and found[first]:
+            found[first], found[place] = f"{found[first]}, {text}", ""
+    return found
 
 
 def _along_the_diagonal(frame: Frame) -> list[Rectangle]:

@@ -45,7 +45,6 @@ statistic_option = click.option(
 question_option = click.option(
     "--question",
     type=click.Choice(["tied", "present"]),
-    default="tied",
-    show_default=True,
-    help="For words: tied to a class in the support, or present in a query.",
+    help="For words: tied to a class in the support, or present in a query.  [default: tied; "
+    "both for harm]",
 )

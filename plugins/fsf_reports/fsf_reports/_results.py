@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,7 +33,7 @@ from fsframework.statistics.results import (
 )
 from fsframework.values import Estimate, footnotes, label_in_arms
 
-__all__ = ["Group", "Results", "Shown", "data_of", "reading"]
+__all__ = ["Group", "Results", "Shown", "data_of", "natural", "reading", "some_of", "title_of"]
 
 
 _MOST_CAUTIONS = 2
@@ -87,17 +89,21 @@ class Group:
 
     Args:
         shown: the methods.
-        apart: what tells these tasks from those of the other groups besides data set and shape,
-            by name.
+        told: what tells these tasks from those of the other groups, by name.
     """
 
     shown: tuple[Shown, ...]
-    apart: Mapping[str, str] = field(default_factory=dict)
+    told: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def first(self) -> MethodResult:
         """The result of its first method."""
         return self.shown[0].result
+
+    @property
+    def apart(self) -> dict[str, str]:
+        """What tells these tasks from others besides data set, ways and shots, by name."""
+        return {name: v for name, v in self.told.items() if name not in ("data", "tasks")}
 
     @property
     def title(self) -> str:
@@ -108,6 +114,11 @@ class Group:
     def facts(self) -> Mapping[str, str]:
         """What is known of the tasks, by name; see ``facts_of``."""
         return facts_of(self.first)
+
+    @property
+    def panel(self) -> str:
+        """What tells these tasks from those of the other groups, as the title of a panel."""
+        return title_of(self.told)
 
     @property
     def tasks(self) -> str:
@@ -176,12 +187,10 @@ class Results:
         found = joined_over_seeds(list(results_of(results, session.workspace.runs)))
         if not found:
             raise OptionError("there is nothing to show: no run is given")
-        groups, sets = [], sets_of(_models_told_apart(found))
-        for apart, group in zip(_apart(sets), sets, strict=True):
+        groups = []
+        for group in sets_of(_models_told_apart(found)):
             named = zip(labels_of(group), group, strict=True)
-            groups.append(
-                Group(tuple(Shown(name, one, _opener(one)) for name, one in named), apart)
-            )
+            groups.append(Group(tuple(Shown(name, one, _opener(one)) for name, one in named)))
         made: dict[str, Statistic] = {}
 
         def statistic_of(name: str) -> Statistic:
@@ -190,7 +199,7 @@ class Results:
             return made[name]
 
         known = tuple(session.registry.names("statistic"))
-        return cls(tuple(groups), level, statistic_of, known, left_out)
+        return cls(_told_apart(groups), level, statistic_of, known, left_out)
 
     def with_two_arms(self) -> Results:
         """Return the runs whose tasks have two arms, where there are any; the others are named."""
@@ -198,11 +207,9 @@ class Results:
         if not kept or len(kept) == len(self.groups):
             return self
         left = [one.name for group in self.groups if group not in kept for one in group.shown]
-        some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-        said = [self.left_out, f"left out, as their tasks have one arm: {some}"]
-        apart = _apart([[one.result for one in group.shown] for group in kept])
-        groups = tuple(Group(g.shown, told) for g, told in zip(kept, apart, strict=True))
-        return dataclasses.replace(self, groups=groups, left_out="; ".join(filter(None, said)))
+        said = [self.left_out, f"left out, as their tasks have one arm: {some_of(left)}"]
+        left_out = "; ".join(filter(None, said))
+        return dataclasses.replace(self, groups=_told_apart(kept), left_out=left_out)
 
     @property
     def shown(self) -> tuple[Shown, ...]:
@@ -308,11 +315,36 @@ def _model_facts(result: MethodResult) -> dict[str, str]:
     return {k: v for k, v in facts_of_run(record).items() if k in {"backbone", *given}}
 
 
-def _apart(groups: Sequence[Sequence[MethodResult]]) -> list[dict[str, str]]:
-    """Return what tells each set of tasks from the others besides data set and shape."""
-    told = tasks_told_apart([facts_of(group[0]) for group in groups])
-    names = [name for name in told if name not in ("data", "tasks")]
-    return [{name: told[name][number] for name in names} for number in range(len(groups))]
+def _told_apart(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """Return groups with what tells each from the others; those of a data set in order of that."""
+    told = tasks_told_apart([group.facts for group in groups])
+    data = list(dict.fromkeys(group.facts["data"] for group in groups))
+    found = [
+        Group(group.shown, {name: values[place] for name, values in told.items()})
+        for place, group in enumerate(groups)
+    ]
+    return tuple(sorted(found, key=lambda g: (data.index(g.facts["data"]), natural(g.title))))
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are more."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def title_of(told: Mapping[str, str]) -> str:
+    """Return what is told of a thing as a title, also where it is that an option is off.
+
+    >>> title_of({"placebo": "true"}), title_of({"placebo": "false"}), title_of({"drop_words": ""})
+    ('placebo', 'no placebo', 'default')
+    """
+    off = [f"no {name.replace('_', ' ')}" for name, value in told.items() if value == "false"]
+    return called(told) or ", ".join(off) or ("default" if told else "")
+
+
+def natural(text: str) -> list[tuple[float, str]]:
+    """Return a key that sorts the numbers in texts as numbers."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", text)
+    return [(float(p), "") if n % 2 else (math.inf, p) for n, p in enumerate(parts)]
 
 
 def _opener(result: MethodResult) -> Callable[[], fsf.Run]:
@@ -329,44 +361,51 @@ def reading(estimates: Iterable[Estimate], groups: Sequence[Group], per: str = "
 
     >>> one = Estimate("acc", 0.5, 0.4, 0.6, 0.95, "closed", False, "student-t", 600, 3000)
     >>> reading([one], [])
-    '600 tasks; 95 % intervals, closed: they hold for this data set only.'
+    '600 tasks; 95 % intervals, closed (for these data).'
     """
     told = [one for one in estimates if one.arms] or list(estimates)
     parts = []
     where = f"on {data}: " if (data := data_of(groups)) else ""
-    tasks = sorted({e.n_tasks // (2 if len(e.arms) == 2 and not e.paired else 1) for e in told})
+    tasks = {e.n_tasks // (2 if len(e.arms) == 2 and not e.paired else 1) for e in told}
     if tasks:
-        count = f"{tasks[0]:,}" if len(tasks) == 1 else f"{tasks[0]:,} to {tasks[-1]:,}"
         arms = f" per {per}" if any(e.arms for e in told) else ""
-        parts.append(f"{count} tasks{arms}")
-    if seeds := sorted({e.n_seeds for e in told if e.n_seeds > 1}):
-        parts.append(f"means over {' or '.join(map(str, seeds))} training seeds")
+        parts.append(f"{_range(tasks)} tasks{arms}")
+    if (seeds := {e.n_seeds for e in told}) - {0, 1}:
+        parts.append(f"means over {_range(seeds - {0})} training seeds")
     levels = " and ".join(f"{100 * level:g} %" for level in sorted({e.level for e in told}))
-    scopes = "; ".join(_SCOPES[scope] for scope in sorted({e.scope for e in told}))
+    scopes = " or ".join(_SCOPES[scope] for scope in sorted({e.scope for e in told}))
     parts.append(f"{levels} intervals, {scopes}" if told else "no intervals")
     text = where + "; ".join(parts) + "."
     return text[:1].upper() + text[1:]
 
 
 _SCOPES: Mapping[str, str] = {
-    "closed": "closed: they hold for this data set only",
-    "open": "open: they hold for the distribution of the data",
+    "closed": "closed (for these data)",
+    "open": "open (for new data)",
 }
 
 
+def _range(numbers: Iterable[int]) -> str:
+    return " to ".join(f"{n:,}" for n in sorted({min(numbers), max(numbers)}))
+
+
 def data_of(groups: Sequence[Group]) -> str:
-    """Return data sets with the ways and shots of their tasks, and the options that vary."""
+    """Return data sets with the ways and shots of their tasks."""
     shapes: dict[str, dict[str, None]] = {}
     for group in groups:
         shapes.setdefault(group.facts["data"], {})[group.facts["tasks"]] = None
     found = [
-        ", ".join(filter(None, (data, " and ".join(filter(None, own)))))
+        ", ".join(filter(None, (data, _and(list(filter(None, own))))))
         for data, own in shapes.items()
     ]
     found = found if len(found) <= 4 else [*found[:3], f"{len(found) - 3} more"]
-    apart = list(dict.fromkeys(called(group.apart) for group in groups))
-    some = [text for text in apart if text]
-    if len(some) == 1 and len(apart) == 2:
-        return f"{'; '.join(found)}, with and without {some[0]}"
-    options = f" ({'; '.join(some[:4])}{'; …' * (len(some) > 4)})" if some else ""
-    return "; ".join(found) + options
+    apart = dict.fromkeys(called(group.apart) for group in groups)
+    if len(some := list(filter(None, apart))) == 1 and len(apart) == 2:
+        found.append(f"with and without {some[0]}")
+    elif groups and all(group.facts.get("placebo") == "true" for group in groups):
+        found.append("placebo")
+    return "; ".join(found)
+
+
+def _and(texts: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))

@@ -57,10 +57,19 @@ def axis_over(
         zero: whether it includes 0, without room beyond it.
         pad: room at each end, as a share of the range.
         most: ticks.
-        limits: that the axis does not pass, such as 0 and 100 for percentages.
+        limits: that the axis does not pass, such as 0 and 100 for percentages. An axis with 0 as
+            limit begins there unless all values lie close together far from it, and ends at a
+            tenth or a fifth of the other limit.
+
+    >>> [axis_over(shares, limits=(0, 100)).high for shares in ([3, 24], [3, 61], [9, 85], [0])]
+    [30.0, 80.0, 100.0, 10.0]
     """
     known = [value for value in values if math.isfinite(value)] + ([0.0] if zero else [])
     low, high = min(known), max(known)
+    if limits is not None and limits[0] == 0 and 2 * low <= high:
+        step = limits[1] / (10 if 2 * high <= limits[1] else 5)
+        end = max(1, math.ceil(high / step)) * step
+        return Axis(0.0, end, tuple(steps_between(0.0, end, most)))
     room = pad * (high - low) or pad * abs(high) or 1.0
     low = low if zero and low == 0 else low - room
     high = high if zero and high == 0 else high + room
@@ -97,6 +106,8 @@ class Label:
     dx: float
     dy: float
     align: str
+    is_free: bool = True
+    """Whether it is near its point, inside the panel and covers neither a label nor a point."""
 
     @property
     def is_far(self) -> bool:
@@ -104,12 +115,13 @@ class Label:
         return math.hypot(self.dx, self.dy) > _NEAR
 
 
-_AROUND = (
-    (1, 0), (-1, 0), (0, -1), (0, 1), (0.7, -0.7), (0.7, 0.7), (-0.7, -0.7), (-0.7, 0.7),
-    (0.92, -0.38), (0.92, 0.38), (-0.92, -0.38), (-0.92, 0.38),
-)  # fmt: skip
-_DISTANCES = (5.0, 8.0, 12.0, 17.0, 23.0, 30.0, 38.0, 48.0)
-_NEAR = 9.0
+_AROUND = tuple(
+    (round(math.cos(n * math.pi / 8), 2), round(math.sin(n * math.pi / 8), 2))
+    for n in (0, 8, 12, 4, 14, 2, 10, 6, 15, 1, 9, 7, 13, 3, 11, 5)
+)
+"""Directions from a point, the usual ones first."""
+_DISTANCES = (5.0, 8.0, 12.0, 17.0, 23.0, 30.0, 38.0, 48.0, 60.0, 75.0, 95.0, 120.0, 150.0)
+_NEAR, _FAR = 9.0, 38.0
 """A label further away than this has a line to its point."""
 
 
@@ -134,24 +146,45 @@ def placed_labels(
     """
     marks = [Rectangle(x - 3, y - 3, x + 3, y + 3) for x, y in points]
     taken: list[Rectangle] = []
+    lines: list[Rectangle] = []
     found: list[Label | None] = [None] * len(points)
     for place in _by_neighbours(points):
         (x, y), width = points[place], widths[place]
         if not width:
             continue
-        best, box, cost = Label(0, 0, "left"), marks[0], math.inf
+        best, box, cost = Label(0, 0, "left"), marks[place], math.inf
         for distance, (right, down) in itertools.product(_DISTANCES, _AROUND):
+            far = 1.2 * (distance - _DISTANCES[0])
+            if far > cost:
+                break
+            dx, dy = distance * right, distance * down
             align = "left" if right > 0.1 else "right" if right < -0.1 else "center"
-            tried = _box(x + distance * right, y + distance * down, width, size, align)
-            covered = 4 * sum(tried.overlap(other) for other in taken)
-            covered += 2 * sum(tried.overlap(other) for other in marks)
-            covered += 2 * sum(tried.overlap(other) for other in obstacles)
-            covered += 100 * tried.outside(*frame) + 0.8 * (distance - _DISTANCES[0])
-            if covered < cost - 1e-9:
-                best, box, cost = Label(distance * right, distance * down, align), tried, covered
+            tried = _box(x + dx, y + dy, width, size, align)
+            hidden = sum(tried.overlap(other) for other in (*taken, *marks))
+            hidden += tried.outside(*frame)
+            covered = 100 * hidden + 0.5 * sum(tried.overlap(other) for other in obstacles)
+            covered += sum(map(tried.overlap, lines))
+            if distance > _NEAR:
+                line = _along((x, y), (x + dx, y + dy))
+                covered += 20 * sum(one.overlap(other) for one in line for other in taken)
+            if covered + far < cost - 1e-9:
+                free = hidden < 1e-6 and distance <= _FAR
+                best, box, cost = Label(dx, dy, align, free), tried, covered + far
         found[place] = best
         taken.append(box)
+        if best.is_far:
+            lines += _along((x, y), (x + best.dx, y + best.dy))
     return found
+
+
+def _along(start: tuple[float, float], end: tuple[float, float]) -> list[Rectangle]:
+    """Return small boxes along a line."""
+    count = max(1, int(math.dist(start, end) / 3))
+    at = [
+        (start[0] + (end[0] - start[0]) * n / count, start[1] + (end[1] - start[1]) * n / count)
+        for n in range(count)
+    ]
+    return [Rectangle(x - 1, y - 1, x + 1, y + 1) for x, y in at]
 
 
 def _by_neighbours(points: Sequence[tuple[float, float]]) -> list[int]:

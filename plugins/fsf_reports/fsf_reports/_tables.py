@@ -24,8 +24,8 @@ FACTS = ("method", "data", "way", "shot", "backbone", "detector", "seeds")
 """What rows can be named and grouped by."""
 
 _GAP = "gap"
-_LETTERS = "letter"
-"""Rows that share one cannot be told apart."""
+_ROBUSTNESS, _LETTERS = "robustness", "letter"
+"""Rows that share a letter cannot be told apart in robustness."""
 _ALIKE = "all tasks have the same difference"
 
 
@@ -39,13 +39,13 @@ class Request:
             empty for all.
         group_by: one of ``FACTS``, or an option in which the tasks differ, by whose values rows
             are grouped; empty for none.
-        question: how a word is related to a query, in breakdowns.
+        question: how a word is related to a query; ``None`` for the first, or for all.
     """
 
     statistic: str = "wacc"
     columns: tuple[str, ...] = ()
     group_by: str = ""
-    question: str = "tied"
+    question: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def table(  # noqa: PLR0913 - an option each
     statistic: str = "wacc",
     columns: Sequence[str] = (),
     group_by: str = "",
-    question: str = "tied",
+    question: str | None = None,
     level: float = 0.95,
     runs_dir: str | Path | None = None,
     plugins: Sequence[str | Path] = (),
@@ -79,7 +79,8 @@ def table(  # noqa: PLR0913 - an option each
             by default all.
         group_by: ``data``, ``shot``, ``backbone``, another fact, or an option in which the tasks
             differ, by which rows are grouped.
-        question: for words, ``tied`` in the support or ``present`` in a query.
+        question: for words, ``tied`` in the support or ``present`` in a query; by default
+            breakdowns show the first and ``harm`` both.
         level: confidence level of the intervals.
         runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
         plugins: Python files whose plugin classes are loaded too.
@@ -228,7 +229,7 @@ def _named(
 ) -> tuple[list[str], list[Entry]]:
     """Return names of rows and entries; a fact may be part of the columns instead of the rows."""
     names = _row_names(results, request, [pivot] if pivot else [])
-    if not pivot and any(cell.letters for cell in cells):
+    if any(cell.letters and cell.entry.column == _ROBUSTNESS for cell in cells) and not pivot:
         names.append(_LETTERS)
 
     def told(name: str, cell: _Cell) -> str:
@@ -364,7 +365,7 @@ def _breakdown(by: str) -> Callable[[Results, Request], TableDeclaration]:
 
         one = _only(results, by)
         of: Any = by
-        question: Any = request.question
+        question: Any = request.question or "tied"
         found = fsf_statistics.breakdown(one.run, of, question=question, level=results.level)
         entries = tuple(
             Entry(
@@ -396,9 +397,9 @@ def _breakdown(by: str) -> Callable[[Results, Request], TableDeclaration]:
 
 
 def _harm(results: Results, request: Request) -> TableDeclaration:
-
     one = _only(results, "harm")
-    found = fsf_statistics.harmful_pairs(one.run, level=results.level)
+    question: Any = request.question
+    found = fsf_statistics.harmful_pairs(one.run, question, level=results.level)
     entries = []
     for row in found.rows:
         names = (row.class_name, row.words, row.question)
@@ -412,7 +413,7 @@ def _harm(results: Results, request: Request) -> TableDeclaration:
         raise DataError(f"harm: no pair of a class and a word is found to hurt {one.label}")
     return TableDeclaration(
         "harm",
-        f"What a word costs a class, in points of accuracy, {one.label}.",
+        f"Accuracy that a class loses by a word, in points, {one.label}.",
         ("class", "word", "question"),
         tuple(entries),
         found.notes,

@@ -57,15 +57,23 @@ def line_height(size: float) -> float:
 
 
 def cut(text: str, room: float, size: float, *, bold: bool = False) -> str:
-    """Return as much of a text as fits in ``room`` points, with an ellipsis where it is cut.
+    """Return as much of both ends of a text as fits in ``room`` points, "…" for what is between.
+
+    What tells labels apart often stands at their end.
 
     >>> cut("protonet", 60, 8), cut("protonet with a very long name", 60, 8)
-    ('protonet', 'protonet with a …')
+    ('protonet', 'protone…g name')
     """
     if text_width(text, size, bold=bold) <= room:
         return text
-    end = _fitting(text, room - text_width("…", size, bold=bold), size, bold=bold)
-    return text[:end] + "…"
+    half = (room - text_width("…", size, bold=bold)) / 2
+    end = _fitting(text, half, size, bold=bold)
+    rest = text_width(text[end:], size, bold=bold)
+    start = end
+    while start < len(text) and (rest > half or _ems(text[start]) == 0.0):
+        rest -= text_width(text[start], size, bold=bold)
+        start += 1
+    return f"{text[:end]}…{text[start:]}"
 
 
 def _fitting(text: str, room: float, size: float, *, bold: bool) -> int:
@@ -89,7 +97,7 @@ def wrapped(
     >>> wrapped("accuracy of the worst class in percent", 80, 8)
     ['accuracy of the worst', 'class in percent']
     >>> wrapped("accuracy of the worst class in percent", 60, 8, lines=2)
-    ['accuracy of the', 'worst class in p…']
+    ['accuracy of the', 'worst cl…percent']
     """
     words = pieces(plain(text))
     found: list[str] = []
@@ -104,9 +112,7 @@ def wrapped(
         found.append(line.rstrip())
     rest = "".join(words).strip()
     if rest:
-        last = found[-1] + " " + rest
-        shown = cut(last, room, size, bold=bold)
-        found[-1] = shown if shown.endswith("…") else last
+        found[-1] = cut(f"{found[-1]} {rest}", room, size, bold=bold)
     return found or [""]
 
 

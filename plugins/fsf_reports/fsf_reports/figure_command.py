@@ -77,7 +77,7 @@ def figure(  # noqa: PLR0913 - a parameter per option
     titled: bool,
     statistic: str,
     by: str,
-    question: str,
+    question: str | None,
     most: int,
     as_list: bool,
     list_all: bool,
@@ -138,9 +138,11 @@ def figure(  # noqa: PLR0913 - a parameter per option
 
         render.print_json(vega_lite(shown, columns))
     else:
+        from fsf_reports._altair import on_a_page
+
         for path in outputs:
             click.echo(str(path))
-        click.echo(" ".join((made.title, *made.notes)))
+        click.echo(" ".join((made.title, *on_a_page(shown, columns).notes)))
 
 
 def _write(made: FigureDeclaration, paths: Sequence[Path], columns: Literal[1, 2]) -> None:

@@ -64,7 +64,7 @@ def table(  # noqa: PLR0913 - a parameter per option
     columns: str | None,
     group_by: str,
     statistic: str,
-    question: str,
+    question: str | None,
     digits: int,
     level: float | None,
     force: bool,

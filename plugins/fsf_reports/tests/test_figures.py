@@ -12,7 +12,7 @@ import pytest
 
 import fsf_statistics
 import fsframework as api
-from fsf_reports import figure
+from fsf_reports import figure, table
 from fsf_reports._figures import FIGURES
 from fsf_reports.values import FigureDeclaration, Quantity
 from fsf_statistics import QueryVariance, TaskSupply, pilot_of
@@ -155,7 +155,7 @@ def test_a_selector_means_all_runs_that_match(
     assert "matches 4 runs" in fsf("runs", "show", "shot=1", "--runs-dir", str(folder)).stderr
 
 
-@pytest.mark.parametrize("name", ["arms", "shots", "intervals", "ablations", "accuracy"])
+@pytest.mark.parametrize("name", ["arms", "shots", "intervals", "ablations", "accuracy", "pairs"])
 def test_runs_on_tasks_of_one_arm_are_left_out_of_gaps_and_named(
     small_runs: Path, one_arm: Path, name: str
 ) -> None:
@@ -214,9 +214,11 @@ def test_gaps_by_shot(small_runs: Path) -> None:
     assert same(point.y, run.estimates["wacc-gap"])
 
 
-def test_pairs_are_those_of_compare(one_shot: list[Path]) -> None:
+def test_pairs_are_those_of_compare(small_runs: Path, one_shot: list[Path]) -> None:
     found = api.compare(one_shot, "wacc-gap")["wacc-gap"]
-    made = figure("pairs", one_shot)
+    made = figure("pairs", small_runs)
+    [alone] = [run.folder.name for run in ncc_runs(small_runs) if run.folder not in one_shot]
+    assert any(alone in note for note in made.notes)
     for series in made.panels[0].series:
         for point in series.points:
             if point.x == series.name:
@@ -244,6 +246,21 @@ def test_a_breakdown_is_that_of_the_public_function(one_shot: list[Path]) -> Non
     values = [point.y.value for point in made.panels[0].series[0].points if point.y]
     assert values == pytest.approx(sorted(100 * row.estimate.value for row in rows)[:3])
     assert f"The 3 of {len(rows)} with the lowest accuracy." in made.notes
+
+
+def test_figure_and_table_of_words_that_hurt_answer_the_same_questions(tmp_path: Path) -> None:
+    run = api.run(method="ncc", shot=1, **{**untrained(tmp_path, strength=0.9), "tasks": 300})
+    found = fsf_statistics.harmful_pairs(run)
+    assert {row.question for row in found.rows} == {"tied", "present"}
+    for question in (None, "tied", "present"):
+        made = figure("harm", run, question=question, most=1000)
+        shown = [(panel.title.split()[1], str(point.x)) for panel in made.panels
+                 for point in panel.series[0].points]  # fmt: skip
+        rows = [row for row in found.rows if question in (None, row.question)]
+        assert sorted(shown) == sorted((r.question, f"{r.class_name}: {r.words}") for r in rows)
+        told = table(run, "harm", question=question)
+        names = {entry.row for entry in told.entries}
+        assert names == {(row.class_name, row.words, row.question) for row in rows}
 
 
 def test_options_in_which_runs_differ(small_runs: Path) -> None:
@@ -393,6 +410,8 @@ ONE_THING: dict[str, tuple[dict[str, object], str]] = {
     "backbone": ({"backbone": "resnet10"}, "resnet10"),
     "option of the backbone": ({"backbone": {"name": "conv64f", "pooling": "mean"}}, "mean"),
     "option of the method": ({"method": {"name": "ncc", "metric": "euclidean"}}, "euclidean"),
+    "words": ({"drop_words": ("red", "green")}, "without the words red, green"),
+    "placebo": ({"placebo": True}, "no placebo"),
 }
 
 

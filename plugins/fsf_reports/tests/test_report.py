@@ -309,6 +309,7 @@ def test_the_command_cites_what_a_run_used(fsf: Any, methods: Runs) -> None:
 
 
 def test_first_party_sources_have_full_names(fsf: Any, methods: Runs, tmp_path: Path) -> None:
+    """The publication of a new plugin needs an entry in ``references.bib``."""
     record, registry = methods["ncc"].record, Registry()
     kinds = ("method", "backbone", "dataset", "sampler", "detector", "view", "statistic")
     every = [plugin for kind in kinds for plugin in registry.plugins(kind)]

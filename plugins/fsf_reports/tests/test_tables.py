@@ -141,6 +141,7 @@ def test_differences_are_those_of_compare(one_shot: list[Path]) -> None:
 def test_parts_of_a_run_are_those_of_a_breakdown(name: str, by: Any, one_shot: list[Path]) -> None:
     made = table(one_shot[:1], name)
     rows = fsf_statistics.breakdown(one_shot[0], by).rows
+    assert len(repr(made)) < 300
     found = {(entry.row, entry.column): repr(entry.measured) for entry in made.entries}
     assert found == {(row.names, row.arm): repr(Quantity.of(row.estimate)) for row in rows}
 
@@ -251,6 +252,24 @@ def test_a_file_that_nothing_writes(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no tables to write"):
         fsf_reports.save_tables([], tmp_path / "tables.tex")
     assert list(tmp_path.glob("tables*")) == []
+
+
+def test_the_commands_of_the_page_on_papers_fill_its_table(
+    fsf: Fsf, one_shot: list[Path], tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "paper.md").read_text(encoding="utf-8")
+    for run in one_shot:
+        (tmp_path / "runs").mkdir(exist_ok=True)
+        (tmp_path / "runs" / run.name).symlink_to(run)
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    for line in "".join(blocks).splitlines():
+        done = fsf(*line.partition(" > ")[0].split()[1:])
+        assert done.returncode == 0, (line, done.stderr)
+    heads = re.search(r"^method & .*$", page, re.MULTILINE)
+    assert heads is not None
+    made = (tmp_path / "table.tex").read_text(encoding="utf-8").partition(r"\toprule")[2]
+    shown = re.sub(r"\\multicolumn\{2\}\{c\}\{(.*?)\}", r"\1", made.splitlines()[1])
+    assert shown == heads[0]
 
 
 def test_the_command(fsf: Fsf, one_shot: list[Path], tmp_path: Path) -> None:

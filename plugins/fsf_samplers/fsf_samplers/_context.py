@@ -8,6 +8,7 @@ import numpy as np
 
 from fsf_samplers._common import check_request, counted, resolved_options
 from fsf_samplers._uniform import task_seeds
+from fsframework.errors import argument
 from fsframework.interfaces import Control, InfeasibleTask, OptionError, TaskSampler
 from fsframework.values import ImagePool, IntArray, TaskSet
 
@@ -146,7 +147,7 @@ class ContextSampler(TaskSampler):
             there = ", ".join(map(repr, sorted(pool.metadata))) or "none"
             raise InfeasibleTask(
                 f"{_NAME!r} needs the metadata column {self.column!r}; the data set's columns are "
-                f"{there}; name one of them with the option column"
+                f"{there}; name one of them with {argument('sampler.column', 'NAME')}"
             )
         values, context = np.unique(np.array(pool.metadata[self.column]), return_inverse=True)
         cell_of = pool.labels * len(values) + context

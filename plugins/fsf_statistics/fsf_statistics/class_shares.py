@@ -55,7 +55,7 @@ def class_share_notes(statistic: Statistic, outcomes: ArmOutcomes, gap: Estimate
         remedy = f"; {argument(f'sampler.{option}', matched)} gives both arms the same classes"
     return [
         f"the arms draw classes in different shares: one is in {first} and in {second}{remedy}",
-        f"different shares of the classes alone make {gap.name} {alone}",
+        f"these shares alone make {gap.name} {alone}",
     ]
 
 

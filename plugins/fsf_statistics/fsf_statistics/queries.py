@@ -213,7 +213,7 @@ class QueryPlan:
                 f"more queries would leave fewer than {enough} tasks: {self.n_query} is the "
                 "largest number advised"
                 if self.n_query == max(self.supply.leaving(self.least_tasks))
-                else "fewer than Q*, because tasks are whole and few tasks give long intervals"
+                else "fewer than Q*, because tasks are whole, and few tasks give wide intervals"
             )
         return lines
 

@@ -590,9 +590,8 @@ def _notes(line: Line, own: Mapping[str, Estimate], cells: Sequence[CellsOfModel
     n = len(own)
     if n < _FEW:
         yield (
-            f"the line goes through {n} models only, each of which draws it to itself: the values "
-            "are smaller than the distance from the others, and a model may seem worse because "
-            "another is better"
+            f"the line goes through {n} models only and is drawn to each of them, so that the "
+            "values are too small"
         )
     else:
         yield from _far_from_the_others(line, own, cells)

@@ -209,7 +209,7 @@ def test_files_are_compared_only_where_their_tasks_are_said_to_be_equal(
     assert "--same-tasks" in refused(imported, "compare", "p.csv", "q.csv")
     done = imported("compare", "mine=p.csv", "q.csv", "--same-tasks", "--pairs")
     assert (done.returncode, "mine − q" in done.stdout) == (0, True)
-    assert "closed: images recur" in done.stdout
+    assert "closed: tasks share images" in done.stdout
     assert "different tasks" in refused(imported, "compare", "p.csv", "one", "--same-tasks")
     assert "at least two methods" in refused(imported, "compare", "p.csv", "--same-tasks")
 
@@ -220,5 +220,5 @@ def test_by_tasks_compares_what_can_be(imported: Fsf, tmp_path: Path) -> None:
     done = imported("compare", "runs", "--by-tasks", "--baseline", "three", "--explain")
     assert (done.returncode, "2 pairs" in done.stdout) == (0, True)
     everything = imported("compare", "runs", "--by-tasks")
-    assert "note: no other method has the tasks of lone" in everything.stdout
+    assert "note: no other method was tested on the tasks of lone" in everything.stdout
     assert "--by-tasks" in refused(imported, "compare", "runs")

@@ -1,4 +1,4 @@
-"""Any image model of timm as a backbone, with published, own or random weights; its LARS."""
+"""Any image model of timm as a backbone, or as a detector of words; its LARS."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_timm._backbone import Timm
+    from fsf_timm._classifier_words import ClassifierWords
     from fsf_timm._optimizers import Lars
 
-__all__ = ["Lars", "Timm"]
+__all__ = ["ClassifierWords", "Lars", "Timm"]
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "ClassifierWords": "_classifier_words",
     "Lars": "_optimizers",
     "Timm": "_backbone",
 }

@@ -8,18 +8,17 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from torch import Tensor
 
-from fsf_timm._library import create, load_timm, pretrained_config, whole_state
-from fsf_timm._packages import installed, installed_models, named_by_order, without_hub
+from fsf_timm._library import create, load_timm, pretrained_config
+from fsf_timm._packages import installed_models
 from fsf_timm._provenance import trained_on
-from fsf_timm._weights import file_of, fill, from_hub, read_config, read_tensors
+from fsf_timm._published import PUBLISHED, published_tensors
+from fsf_timm._weights import file_of, fill, read_config, read_tensors
 from fsframework.interfaces import Backbone, DataError, OptionError, Preprocessing
 
 __all__ = ["Timm"]
 
 Colour = tuple[float, float, float]
 Pooling = Literal["default", "class-token", "mean", "flatten"]
-_PUBLISHED = ("published", "hub")
-"""Values of ``weights`` that stand for timm's published weights."""
 
 
 class Timm(Backbone):
@@ -109,7 +108,7 @@ class Timm(Backbone):
         self.keeps_weights = weights != "none" if frozen is None else frozen
         self._provenance: dict[str, str] = {}
         self._published = pretrained_config(model)
-        if weights in _PUBLISHED and not (
+        if weights in PUBLISHED and not (
             self._published.get("hf_hub_id") or self._published.get("url")
         ):
             raise OptionError(
@@ -171,7 +170,7 @@ class Timm(Backbone):
 
     def _known(self) -> bool:
         """Whether the weights are published, or are a file whose tag is in the model's name."""
-        return self.weights in _PUBLISHED or "." in self.model
+        return self.weights in PUBLISHED or "." in self.model
 
     def load_pretrained(self, *, offline: bool = False) -> None:
         """Load the published weights or those of the file.
@@ -185,8 +184,10 @@ class Timm(Backbone):
         if self.weights == "none":
             return
         try:
-            if self.weights in _PUBLISHED:
-                tensors, where, source = self._published_tensors(offline=offline)
+            if self.weights in PUBLISHED:
+                tensors, where, source = published_tensors(
+                    self._published, packages=self.weights == "published", offline=offline
+                )
             else:
                 given = Path(self.weights).expanduser()
                 path, where = file_of(given), f"weights {given}"
@@ -200,19 +201,6 @@ class Timm(Backbone):
     def provenance(self) -> Mapping[str, str]:
         """Return the ``package``, the hub's ``repository`` or the ``file``, and the ``licence``."""
         return self._provenance
-
-    def _published_tensors(self, *, offline: bool) -> tuple[dict[str, Tensor], str, dict[str, str]]:
-        """Return the published weights by name, their source for messages, and provenance."""
-        name = f"{self._published['architecture']}.{self._published.get('tag')}"
-        packaged = installed(name) if self.weights == "published" else None
-        if packaged is not None:
-            where = f"the file of the installed package {packaged}"
-            read = read_tensors(packaged.path)
-            tensors = named_by_order(read, whole_state(name), where)
-            return tensors, where, {"package": str(packaged)}
-        path = from_hub(self._published, offline=offline, instead=without_hub(name))
-        repository = {"repository": str(self._published["hf_hub_id"])}
-        return read_tensors(path), f"the hub's {path.name}", repository
 
     def _check_config(self, folder: Path, config: Mapping[str, Any]) -> None:
         """Refuse weights of another model or for images with another normalisation."""

@@ -29,12 +29,13 @@ _WRAPPERS = ("state_dict_ema", "model_ema", "teacher", "state_dict", "model")
 """Keys under which training checkpoints store the weights, the preferred ones first."""
 
 
-def from_hub(config: Mapping[str, Any], *, offline: bool, instead: str) -> Path:
+def from_hub(config: Mapping[str, Any], *, offline: bool, option: str, instead: str) -> Path:
     """Return the file of a model's published weights, downloading it if it is not in the cache.
 
     Args:
         config: timm's configuration of the pretrained model.
         offline: make no network call.
+        option: the option that names a file of weights, for messages.
         instead: weights that need no network, for messages.
 
     Raises:
@@ -47,7 +48,7 @@ def from_hub(config: Mapping[str, Any], *, offline: bool, instead: str) -> Path:
     if not repository:
         raise DataError(
             f"its weights are not on the hub but at {config.get('url')}; download that file and "
-            "pass it with -o backbone.weights=FILE"
+            f"pass it with -o {option}=FILE"
         )
     names = (config["hf_hub_filename"],) if config.get("hf_hub_filename") else _FILES
     for name in names:
@@ -61,8 +62,7 @@ def from_hub(config: Mapping[str, Any], *, offline: bool, instead: str) -> Path:
     raise DataError(
         f"its weights are not on this machine, and {reason}; {instead}, or, on a machine with a "
         f"network, download https://huggingface.co/{repository}/resolve/main/{names[0]} and pass "
-        "the file with -o backbone.weights=FILE (or use random weights with "
-        "-o backbone.weights=none)"
+        f"the file with -o {option}=FILE (or use random weights with -o {option}=none)"
     )
 
 

@@ -16,7 +16,7 @@ from fsf_tools.grids import (
     read_overrides,
     shown,
 )
-from fsf_tools.sweeps import Result, Sweep, check_options, planned_over, sweep_of
+from fsf_tools.sweeps import Planned, Result, Sweep, check_options, planned_over, sweep_of
 from fsf_tools.workers import without_launcher
 from fsframework.api.components import plain_tree
 from fsframework.api.experiments import (
@@ -281,12 +281,29 @@ def plan_sweep(
             planned.append(planned_over(told or "the only experiment", tags, layers, session))
     if not planned:
         raise OptionError(f"all {len(combinations)} experiments of the grid are excluded")
-    # Nobody means an unknown name; another error only fails its own experiment.
-    for error in (experiment.error for experiment in planned):
-        if isinstance(error, UnknownPlugin):
-            raise error
+    _demand_options(planned)
     check_options(planned, here=launcher is None)
     return sweep_of(planned, session, name=name, plugins=plugins, launcher=launcher)
+
+
+def _demand_options(planned: Sequence[Planned]) -> None:
+    """Check that all experiments know their names and options; others fail on their own.
+
+    Raises:
+        OptionError: an experiment does not know an option, or not this value.
+        UnknownPlugin: it names what is not there.
+    """
+    wrong = [one for one in planned if isinstance(one.error, (OptionError, UnknownPlugin))]
+    if not wrong:
+        return
+    first = wrong[0]
+    if isinstance(first.error, OptionError) and len(wrong) < len(planned):
+        raise OptionError(
+            f"{first.name}: {first.error}; options of some experiments only go to [[overrides]] of "
+            "a configuration file"
+        )
+    assert first.error is not None
+    raise first.error
 
 
 def _keys_of(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

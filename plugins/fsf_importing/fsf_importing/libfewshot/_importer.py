@@ -13,9 +13,10 @@ from torch import Tensor
 from fsf_importing.interfaces import CheckpointImporter, ImportedModel
 from fsf_importing.libfewshot._backbones import BACKBONES, MEAN, STD
 from fsf_importing.libfewshot._classifiers import CLASSIFIERS
-from fsf_importing.libfewshot._files import read_config, read_weights
+from fsf_importing.libfewshot._files import read_config
 from fsf_importing.libfewshot._here import Tasks
 from fsf_importing.libfewshot._section import Section
+from fsf_importing.weights import read_weights
 from fsframework.interfaces import DataError
 
 __all__ = ["LibFewShot"]

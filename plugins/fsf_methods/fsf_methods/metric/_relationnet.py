@@ -10,8 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsf_methods._shared import batch_statistics, map_shape
 from fsf_methods.metric._layers import fold, slices
-from fsframework.interfaces import Backbone, Batch, FewShotMethod, OptionError, check_at_least
+from fsframework.interfaces import (
+    Backbone,
+    Batch,
+    FewShotMethod,
+    OptionError,
+    check_at_least,
+    check_one_of,
+)
 
 __all__ = ["RelationNet"]
 
@@ -43,6 +51,11 @@ class RelationNet(FewShotMethod):
         padding: whether the convolutions pad maps with zeros; LibFewShot's do not, and need maps of
             at least 8 x 8.
         hidden: width of the first fully connected layer, at least 1; the paper uses 8.
+        batch_norm: ``batch`` normalises with the statistics of a task in training and evaluation,
+            in the backbone too, as the authors' code does: those of the support, of the queries,
+            and of all pairs. It is transductive, sees the images of every task anew, and keeps no
+            running statistics. ``running`` uses these in evaluation, and those of all tasks of a
+            step in training.
 
     Raises:
         OptionError: an option is outside its range.
@@ -56,21 +69,28 @@ class RelationNet(FewShotMethod):
         objective: Literal["mse", "cross-entropy"] = "mse",
         padding: bool = True,
         hidden: int = 8,
+        batch_norm: Literal["running", "batch"] = "running",
     ) -> None:
         super().__init__()
-        if objective not in ("mse", "cross-entropy"):
-            raise OptionError(f"objective must be 'mse' or 'cross-entropy', got {objective!r}")
+        check_one_of(("mse", "cross-entropy"), objective=objective)
         check_at_least(1, hidden=hidden)
+        check_one_of(("running", "batch"), batch_norm=batch_norm)
         self.objective = objective
         self.padding = padding
         self.hidden = hidden
+        self.batch_norm = batch_norm
+        self.transductive = batch_norm == "batch"
+        self.consumes = "images" if self.transductive else "maps"
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
-        """Create the relation module for maps ``(C, h, w)``.
+        """Create the relation module for maps ``(C, h, w)``, or of images ``(3, H, W)``.
 
         Raises:
             OptionError: without padding, the maps are too small.
         """
+        if self.consumes == "images":
+            self.backbone = backbone
+            item_shape = map_shape(backbone, item_shape)
         channels, height, width = item_shape
         if not self.padding and min(height, width) < _SMALLEST:
             raise OptionError(
@@ -87,16 +107,32 @@ class RelationNet(FewShotMethod):
         """Return relation scores before the sigmoid, float ``(tasks, n, way)``.
 
         Args:
-            support: float ``(tasks, way, shot, C, h, w)``.
-            query: float ``(tasks, n, C, h, w)``.
+            support: maps ``(tasks, way, shot, C, h, w)``, or images of as many dimensions.
+            query: maps ``(tasks, n, C, h, w)``, or images likewise.
         """
+        if self.consumes == "maps":
+            return self._of_maps(support, query)
+        with batch_statistics(self):
+            if query.device.type == "cpu":
+                # A task keeps a core busy; tasks in parallel take twice the time and overflow the
+                # caches.
+                tasks = zip(support, query, strict=True)
+                return torch.stack([self._of_task(*task) for task in tasks])
+            return torch.vmap(self._of_task, randomness="different")(support, query)
+
+    def _of_task(self, support: Tensor, query: Tensor) -> Tensor:
+        """Score the images of one task, ``(way, shot, 3, H, W)`` and ``(n, 3, H, W)``."""
+        shown = self.backbone(support.flatten(0, 1)).unflatten(0, support.shape[:2])
+        return self._of_maps(shown[None], self.backbone(query)[None])[0]
+
+    def _of_maps(self, support: Tensor, query: Tensor) -> Tensor:
         # The first convolution of two concatenated maps is the sum of two convolutions, one per
         # class and one per query, which cost next to nothing compared with one per pair.
         weight, bias = self.first.filters()
         channels = query.shape[2]
         classes = self._convolved(support.sum(dim=2), weight[:, :channels], None)
         queries = self._convolved(query, weight[:, channels:], bias)
-        if self.training:
+        if self.first.norm.training:
             # In one call, since BatchNorm must see all of them.
             return self._relations(classes, queries)
         tasks, way, n = len(query), classes.shape[1], queries.shape[1]
@@ -119,7 +155,8 @@ class RelationNet(FewShotMethod):
 
     def _convolved(self, maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Convolve ``(tasks, n, C, h, w)``, with channels innermost in memory."""
-        flat = maps.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        # ``contiguous(memory_format=...)`` does not work under ``torch.vmap``.
+        flat = maps.flatten(0, 1).movedim(1, -1).contiguous().movedim(-1, 1)
         convolved = functional.conv2d(flat, weight, bias, padding=int(self.padding))
         return convolved.reshape(*maps.shape[:2], *convolved.shape[1:])
 
@@ -151,13 +188,13 @@ class _Block(nn.Module):
 
     def filters(self) -> tuple[Tensor, Tensor | None]:
         """Return weight and bias to convolve with before ``finish``."""
-        if self.training:
+        if self.norm.training:
             return self.conv.weight, self.conv.bias
         return fold(self.conv, self.norm)
 
     def finish(self, x: Tensor) -> Tensor:
         """Apply what follows the convolution; ``x`` is ``(m, 64, h, w)``."""
-        if self.training:
+        if self.norm.training:
             x = self.norm(x)
         # Pooling before the rectifier gives the same numbers with a quarter of the work.
         window = tuple(min(2, side) for side in x.shape[-2:])

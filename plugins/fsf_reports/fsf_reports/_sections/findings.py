@@ -91,7 +91,8 @@ def _found(group: ReportedRuns) -> str:
     if len(gaps) == 1:
         ((label, gap),) = gaps.items()
         called = _plain(measure(group, name))
-        return f"{_verdict(gap)}: {label} loses {_points(gap)} of {called}."
+        what = f"{label} loses" if gap.low > 0 else f"the gap of {label} is"
+        return f"{_verdict(gap)}: {what} {_points(gap)} of {called}."
     hurt = [label for label, gap in gaps.items() if gap.low > 0 and label not in near]
     return f"{_count(len(hurt), len(gaps))}. {told}"
 
@@ -117,7 +118,7 @@ def _verdict(gap: Estimate) -> str:
 def _count(hurt: int, of: int) -> str:
     if hurt == of:
         return "Yes, both do" if of == 2 else f"Yes, all {of} do"
-    return "None measurably does" if not hurt else f"{hurt} of {of} measurably do"
+    return "No loss is shown for any of them" if not hurt else f"A loss is shown for {hurt} of {of}"
 
 
 def _limits(runs: ReportedRuns, groups: list[ReportedRuns]) -> Iterator[str]:
@@ -139,7 +140,10 @@ def _limits(runs: ReportedRuns, groups: list[ReportedRuns]) -> Iterator[str]:
     if len(groups) > 1:
         yield f"Values of the {len(groups)} sets of tasks are not comparable with each other."
     if placebo := [run.label for run in runs.finished if run.record["settings"].get("placebo")]:
-        yield f"The words were shuffled (placebo), so any gap is an artefact: {_some(placebo)}."
+        yield (
+            "A placebo permutes the images of each class, so a gap there does not come from the "
+            f"words: {_some(placebo)}."
+        )
     yield from _left_out(runs)
 
 
@@ -168,4 +172,4 @@ def _left_out(runs: ReportedRuns) -> Iterator[str]:
 
 def _some(labels: list[str]) -> str:
     more = len(labels) - _MOST_NAMED
-    return ", ".join(labels[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return "; ".join(labels[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -128,6 +128,11 @@ class FigureDeclaration:
         """The points of all series of all panels."""
         return tuple(p for panel in self.panels for series in panel.series for p in series.points)
 
+    def __repr__(self) -> str:
+        n_panels, n_points = len(self.panels), len(self.points)
+        counts = f"{n_panels} panel{'s' * (n_panels != 1)}, {n_points:,} points"
+        return f"<FigureDeclaration {self.name}: {counts}, {self.y_axis} over {self.x_axis}>"
+
     def _repr_html_(self) -> str:
         rows = [
             (panel.title, series.name, point.label, _place(point.x),

@@ -124,6 +124,10 @@ class TableDeclaration:
         missing = (e.reason for e in self.entries if e.measured is None and e.reason)
         return tuple(dict.fromkeys(missing))
 
+    def __repr__(self) -> str:
+        columns = ", ".join(self.columns)
+        return f"<TableDeclaration {self.name}: {len(self.rows):,} rows; {columns}>"
+
     def _repr_html_(self) -> str:
         found: dict[tuple[str, ...], dict[str, Entry]] = {}
         for entry in self.entries:

@@ -176,7 +176,7 @@ def comparison_notes(part: MeasureComparison, several: bool) -> list[str]:
     own = [*part.notes, *(pair.note for pair in part.pairs if pair.note)]
     notes = [f"note: {about}{note}" for note in own]
     if part.scope == "closed":
-        notes.append("closed: images recur between tasks; it holds for this data set only")
+        notes.append("closed: tasks share images, so the interval holds for this data set only")
     return notes
 
 

@@ -137,10 +137,10 @@ def _wrong_shares(tasks: TaskSet, pool: ImagePool) -> tuple[float, float, float,
     truth = pool.attributes
     assert truth is not None
     place = np.array([*map(truth.words.index, tasks.words)])
-    tied = place[tasks.attribute][..., None]
-    lacking = ~np.take_along_axis(truth.rows(tasks.support), tied[..., None], axis=-1)[..., 0]
-    present = np.take_along_axis(truth.rows(tasks.query), tied[..., None], axis=-1)[..., 0]
-    classes = lacking.any(axis=2) | present.any(axis=2)
+    tied = place[tasks.attribute][..., None, None]
+    lacking = ~np.take_along_axis(truth.rows(tasks.support), tied, axis=-1)[..., 0]
+    present = np.take_along_axis(truth.rows(tasks.query), tied, axis=-1)[..., 0]
+    classes = np.asarray(lacking.any(axis=2) | present.any(axis=2))
     return (
         float(classes.any(axis=1).mean()),
         float(classes.mean()),

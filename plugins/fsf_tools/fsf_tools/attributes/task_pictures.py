@@ -54,9 +54,10 @@ def task_picture(
         for c in range(columns)
     ]
     draw.text((left[0], _MARGIN), "support", INK, font)
-    more = f" (first {columns - n_support} of {task.n_query} per class)"
-    if columns > n_support:
-        draw.text((left[n_support], _MARGIN), "query" + more, INK, font)
+    n_shown = columns - n_support
+    more = f" (first {n_shown} of {task.n_query} per class)" if n_shown < task.n_query else ""
+    if n_shown:
+        draw.text((left[n_support], _MARGIN), f"queries{more}", INK, font)
     y = top
     for way, row in enumerate(chips):
         colour = COLOURS[way % len(COLOURS)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,7 +12,7 @@ from fsframework.cli.options import command, shared
 
 if TYPE_CHECKING:
     from fsf_tools.attributes.simulated_errors import ErrorEffect
-    from fsf_tools.attributes.truth import DetectionErrors
+    from fsf_tools.attributes.truth import DetectionErrors, Rate
     from fsframework.values import AttributeTable
 
 __all__ = ["truth"]
@@ -199,20 +199,20 @@ def _print_effect(effect: ErrorEffect) -> None:
         ("wAcc gap with the detected words", effect.detected_gap),
         ("share of the gap that is lost", effect.lost),
     ]
-    render.print_table(("in tasks", "mean"), [(name, _percent(mean)) for name, mean in rows])
+    means = [(name, _percent(mean.value, mean.low, mean.high)) for name, mean in rows]
+    render.print_table(("in tasks", "mean"), means)
 
 
-def _rate(rate: Any) -> str:
+def _rate(rate: Rate) -> str:
     if rate.share is None:
         return "no image"
-    return f"{rate.count:,}/{rate.of:,} = {_percent(rate)}"
+    return f"{rate.count:,}/{rate.of:,} = {_percent(rate.share, rate.low, rate.high)}"
 
 
-def _percent(found: Any) -> str:
-    value = found.value if hasattr(found, "value") else found.share
-    if found.low is None:
+def _percent(value: float, low: float | None, high: float | None) -> str:
+    if low is None or high is None:
         return f"{100 * value:.1f} %"
-    return f"{100 * value:.1f} % ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    return f"{100 * value:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def _notes(found: DetectionErrors, column: str) -> list[str]:
