@@ -22,6 +22,7 @@ from fsframework.engine.options import (
     read_config,
 )
 from fsframework.engine.progress import Reporter
+from fsframework.engine.stages import stage_digests
 from fsframework.errors import OptionError, argument
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "merged",
     "read_seeds",
     "resolved",
+    "stage_digests",
     "tree_of_call",
 ]
 
