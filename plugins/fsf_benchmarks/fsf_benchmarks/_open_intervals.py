@@ -1,6 +1,6 @@
 """Open and paired intervals: few queries, tasks that share no image.
 
-Source: Lafargue, Smith, Vermet, Löwe, Reid, Gripon and Valmadre 2024, "Oops, I Sampled it Again:
+Source: Lafargue, Smith, Vermet, Löwe, Reid, Valmadre and Gripon 2024, "Oops, I Sampled it Again:
 Reinterpreting Confidence Intervals in Few-Shot Learning", Tables 1-6 and Figures 1-6: frozen
 feature extractors with nearest class centroid (NCC), logistic regression (LR) and fine-tuning (FT),
 at 1, 5 and 10 shots with 1, 5 and 7 queries per class, compared in pairs on the same tasks without

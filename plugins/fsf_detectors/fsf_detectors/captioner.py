@@ -146,9 +146,10 @@ class ImageToText(Captioner):
 class VitGpt2(ImageToText):
     """Captions by ViT-GPT2, the captioner of FewSTAB's main results, with its settings.
 
-    Source: Zheng, Ye and Zhang 2024, "Benchmarking Spurious Bias in Few-Shot Image Classifiers"
-    (ECCV), section 5.1 and reference 32, which cites the revision 0e334c7 by a shortened commit;
-    four beams and ``max_length=16`` are the model's published settings.
+    Source: NLP Connect 2022, "vit-gpt2-image-captioning (Revision 0e334c7)", which is reference 32
+    of Zheng, Ye and Zhang 2024, "Benchmarking Spurious Bias in Few-Shot Image Classifiers" (ECCV),
+    section 5.1; the revision is a shortened commit. Four beams and ``max_length=16`` are the
+    model's published settings.
 
     Args:
         model: name on the hub or path of a folder.
@@ -184,9 +185,11 @@ class VitGpt2(ImageToText):
 class Blip(ImageToText):
     """Captions by BLIP (large), FewSTAB's second captioner.
 
-    Source: Zheng, Ye and Zhang 2024, "Benchmarking Spurious Bias in Few-Shot Image Classifiers"
-    (ECCV), section 5.1 and reference 23. Beams and length are those of the model's authors for
-    captions of COCO; their minimum length of five tokens is not imposed.
+    Source: Li, Li, Xiong and Hoi 2022, "BLIP: Bootstrapping Language-Image Pre-training for Unified
+    Vision-Language Understanding and Generation" (ICML), as used by Zheng, Ye and Zhang 2024,
+    "Benchmarking Spurious Bias in Few-Shot Image Classifiers" (ECCV), section 5.1. Beams and length
+    are those of the authors of BLIP for captions of COCO; their minimum length of five tokens is
+    not imposed.
 
     Args:
         model: name on the hub or path of a folder.

@@ -25,7 +25,7 @@ _DATA = re.compile(rf"({_AUTHORS}) (\d{{4}}), ([^;]+)")
 _KINDS = ("method", "backbone", "dataset", "sampler", "detector", "selector", "view", "statistic")
 
 _OPEN_AND_CLOSED = (
-    'Lafargue, Smith, Vermet, Löwe, Reid, Gripon and Valmadre 2024, "Oops, I Sampled it Again: '
+    'Lafargue, Smith, Vermet, Löwe, Reid, Valmadre and Gripon 2024, "Oops, I Sampled it Again: '
     'Reinterpreting Confidence Intervals in Few-Shot Learning"'
 )
 _IMAGE_LEVEL = (

@@ -324,6 +324,8 @@ def test_first_party_sources_have_full_names(fsf: Any, methods: Runs, tmp_path: 
     authors = re.findall(r"^  author = \{(.*)\},$", done.stdout, re.MULTILINE)
     assert len(authors) > 80
     assert [one for one in authors if not all(" " in name for name in one.split(" and "))] == []
+    assert "% detector blip\n@inproceedings{li2022blip," in done.stdout
+    assert "% detector vit-gpt2\n@misc{connect2022gpt2," in done.stdout
 
 
 def test_the_method_of_a_stage_is_cited_only_if_it_trained(fsf: Any) -> None:

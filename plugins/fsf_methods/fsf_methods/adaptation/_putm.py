@@ -17,7 +17,7 @@ _LEAST = 1e-24
 class PUTM(FewShotMethod):
     """Refine class prototypes by all queries of a task, without assuming equally many per class.
 
-    Source: Tian, Feng, Chai, Chen, Zheng, Liu and Chen 2023, "Prototypes-oriented Transductive
+    Source: Tian, Feng, Chai, Chen, Wang, Liu and Chen 2023, "Prototypes-oriented Transductive
     Few-shot Learning with Conditional Transport" (ICCV), the prototypes-oriented unbiased transfer
     model. Written from the paper's description, without reference outputs. The vectors of a task
     are scaled to length 1, their mean over support and queries is subtracted, and they are scaled

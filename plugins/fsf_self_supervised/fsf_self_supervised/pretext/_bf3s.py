@@ -36,7 +36,7 @@ _GRID = 9
 class BF3S(Wrapper):
     """Train another method and, beside it, to recognise rotations or where patches lie.
 
-    Source: Gidaris, Bursuc, Komodakis, Perez and Cord 2019, "Boosting Few-Shot Visual Learning with
+    Source: Gidaris, Bursuc, Komodakis, Pérez and Cord 2019, "Boosting Few-Shot Visual Learning with
     Self-Supervision" (ICCV), section 3: the loss is the base's own plus ``alpha`` times that of a
     pretext task on all images of the step. The heads are those of the authors' code. In evaluation
     nothing is changed, and features are computed once per image.
