@@ -177,11 +177,6 @@ class Environment:
     device_name: str = ""
     dtype: str = ""
 
-    @property
-    def device_type(self) -> str:
-        """``cpu``, ``cuda`` or ``mps``."""
-        return self.device.partition(":")[0]
-
 
 @dataclass(frozen=True)
 class Epoch:

@@ -130,4 +130,3 @@ def test_a_component_is_called_by_its_argument_and_an_arm_by_its_symbol(record: 
     assert record.label(gap) == "Acc gap = Acc-R − Acc-A"
     worse = dataclasses.replace(gap, higher_is_better=False)
     assert record.label(worse) == "Acc gap = Acc-A − Acc-R"
-    assert record.environment.device_type == "cuda"

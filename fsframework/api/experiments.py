@@ -22,6 +22,7 @@ from fsframework.engine.options import (
     read_config,
 )
 from fsframework.engine.progress import Reporter
+from fsframework.engine.stages import stage_digests
 from fsframework.errors import OptionError, argument
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "merged",
     "read_seeds",
     "resolved",
+    "stage_digests",
     "tree_of_call",
 ]
 
@@ -70,10 +72,6 @@ class Description:
     def origins(self) -> Mapping[str, Any]:
         """The origin of each value, in the same shape."""
         return self.experiment.origins
-
-    def check(self) -> tuple[str, ...]:
-        """Return the notes of ``tasks``."""
-        return self.tasks()[1]
 
     def tasks(self) -> tuple[str, tuple[str, ...]]:
         """Open the data and draw the tasks, as a run does first; train and evaluate nothing.

@@ -153,12 +153,7 @@ def gap_told(of_arms: Mapping[str, Estimate]) -> dict[str, str]:
     first, control = next(iter(of_arms.items()))
     terms = " − ".join(of_arms if control.higher_is_better else [*of_arms][::-1])
     drop = f"gap as a share of {first} beyond guessing ({_guessed(control)})"
-    found = {"gap": f"{terms}; larger is worse", "drop": f"{drop}; larger is worse"}
-    return {
-        name: f"{name} = {told}."
-        for name, told in found.items()
-        if name == "gap" or control.guessing is not None
-    }
+    return {n: f"{n} = {told}; larger is worse." for n, told in (("gap", terms), ("drop", drop))}
 
 
 def limits_told(

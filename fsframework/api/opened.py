@@ -41,19 +41,15 @@ class OpenedImages:
     reasons: tuple[str, ...] = ()
 
 
-def open_images(experiment: Experiment, session: Session, *, words: bool = True) -> OpenedImages:
-    """Open the images that an experiment draws its tasks from.
-
-    Args:
-        words: whether the images need words, read or detected; if not, they have words only
-            if ``attributes`` or ``detector`` is given.
+def open_images(experiment: Experiment, session: Session) -> OpenedImages:
+    """Open the images that an experiment draws its tasks from, with their words.
 
     Raises:
         DataError: the data are missing or broken, or there are no words.
     """
     dataset: Dataset = experiment.dataset.create()
     split = _usual_split(experiment, session, dataset)
-    return _opened(experiment, session, dataset, split, words=words)
+    return _opened(experiment, session, dataset, split, words=True)
 
 
 def draw_tasks(

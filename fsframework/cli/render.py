@@ -145,12 +145,12 @@ def print_run(run: Run, *, explain: bool) -> None:
 
     record, several = run.record, bool(run.of_seeds)
     shown: list[str] = []
-    told: tuple[str, ...] = ()
+    notes = _notes(run)
     if run.estimates:
         headline = headline_of_run(run)
         print_headline(headline)
         click.echo()
-        told = headline.notes
+        notes = [note for note in notes if f"note: {note}" not in headline.notes]
         shown = [one.name for one in headline.estimates.values()]
     for line in _what(run):
         click.echo(line)
@@ -174,20 +174,19 @@ def print_run(run: Run, *, explain: bool) -> None:
             "queries by class: the method saw the queries of one class at a time, as in FewSTAB's "
             "published evaluation; this changes scores that depend on the other queries"
         )
-    for note in (f"note: {note}" for note in _notes(run)):
-        if note not in told:
-            click.echo(note)
+    for note in notes:
+        click.echo(f"note: {note}")
     click.echo(f"runs: {run.folder.parent}" if several else f"run: {run.folder}")
 
 
-def _notes(run: Run) -> dict[str, None]:
+def _notes(run: Run) -> list[str]:
     """Return the notes, each once; those of some seeds only say of which."""
     found = dict.fromkeys(run.notes)
     for note in dict.fromkeys(note for one in run.runs for note in one.record.notes):
         own = [str(one.record.training_seed) for one in run.runs if note in one.record.notes]
         where = f"seed {', '.join(own)}: " if len(own) < len(run.runs) else ""
         found[where + note] = None
-    return found
+    return list(found)
 
 
 def _what(run: Run) -> Iterator[str]:

@@ -212,7 +212,7 @@ class Registry:
             raise PluginError(f"plugin file {path}: cannot be read ({error.strerror})") from None
         module = _import_file(path)
         classes = [one for one in vars(module).values() if inspect.isclass(one)]
-        own = [cls for cls in classes if cls.__module__ == module.__name__]
+        own: list[type[Any]] = [cls for cls in classes if cls.__module__ == module.__name__]
         found = []
         for cls in own:
             kind = None if inspect.isabstract(cls) else kind_of(cls)
@@ -221,14 +221,12 @@ class Registry:
                 found.append(self._remember(plugin, cls))
                 self._of_files[plugin] = None
         if not found:
-            abstract = [
-                f" ({cls.__name__} {_abstract(cls)})" for cls in own if inspect.isabstract(cls)
-            ]
+            why = [f"; {cls.__name__} {_abstract(cls)}" for cls in own if inspect.isabstract(cls)]
             modules = [cls.__name__ for cls in own if hasattr(cls, "state_dict")]
             hint = f"; in Python fsf.run(backbone={modules[0]}()) takes a module" if modules else ""
             raise PluginError(
                 f"plugin file {path}: defines no class derived from one of fsframework.interfaces, "
-                f"such as FewShotMethod or Backbone{''.join(abstract) or hint}"
+                f"such as FewShotMethod or Backbone{''.join(why) or hint}"
             )
         return found
 

@@ -26,7 +26,7 @@ from fsframework.engine.staging import (
     find_recipes,
     resolve_stages,
 )
-from fsframework.errors import FsfError, OptionError, PluginError, argument
+from fsframework.errors import OptionError, PluginError, argument
 from fsframework.records import RunRecord, read_arms
 from fsframework.statistics.measures import DEFAULT_STATISTICS
 
@@ -338,11 +338,8 @@ def _following(component: Component, n_way: int) -> Component:
 def _shape(settings: Settings, sampler: Component) -> tuple[int, int]:
     """Return way and shot of the tasks under test, as far as known before they are drawn."""
     if settings.task_file is not None:
-        try:
-            tasks = read_arms(settings.task_file).tested
-            return tasks.n_way, tasks.n_shot
-        except FsfError:
-            pass  # reported when the tasks are read
+        tasks = read_arms(settings.task_file).tested
+        return tasks.n_way, tasks.n_shot
     return sampler.options.get("n_way", 5), sampler.options.get("n_shot", 5)
 
 

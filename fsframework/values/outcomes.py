@@ -251,19 +251,6 @@ class AccuracyOutcomes(Outcomes):
         for name, value in zip(names, fields, strict=True):
             object.__setattr__(self, name, value)
 
-    @classmethod
-    def of_named_tasks(
-        cls, accuracy: npt.ArrayLike, task_set: str, scope: Scope, n_images: int = 0
-    ) -> Self:
-        """Return accuracies of tasks that are known by a name only.
-
-        Equal names, numbers of tasks and scopes give equal digests: the caller vouches that
-        they are the same tasks in the same order.
-        """
-        values = np.asarray(accuracy, np.float64)
-        digest = digest_of("stated tasks", task_set, str(len(values)), scope)
-        return cls(values, digest, n_images, scope == "closed")
-
     def __len__(self) -> int:
         return int(self.task_accuracy.size)
 

@@ -105,7 +105,7 @@ def test_runs_of_seeds_are_compared_as_one_method(group, place) -> None:
         for name in ("value", "low", "high", "seed_deviation"):
             expected = getattr(group.estimates[part.measure.name], name)
             assert getattr(part.values["protonet"], name) == pytest.approx(expected)
-    assert "ncc: one seed, so intervals and differences speak of these weights only" in repr(found)
+    assert "ncc: one seed, so intervals and differences hold for these weights only" in repr(found)
     with pytest.raises(OptionError, match="interval='bca' is for one model per method"):
         fsf_api.compare([*group.runs, ncc], interval="bca")
     named = fsf_api.compare({"mine": group, "other": ncc}, "acc-random")["acc-random"]

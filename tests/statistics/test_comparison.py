@@ -327,7 +327,7 @@ def test_different_tasks_are_refused_with_the_difference(other: dict, part: str)
 
 
 def known_by_name(label: str, values: list[float], task_set: str = "birds") -> MethodResult:
-    outcomes = AccuracyOutcomes.of_named_tasks(values, task_set, "closed")
+    outcomes = AccuracyOutcomes(values, f"{task_set} {len(values)}", 0, True)
     return MethodResult(label, {"tasks": outcomes}, task_set=task_set)
 
 

@@ -65,7 +65,7 @@ def _of_run(run: Run) -> str:
             _deciding(run.options[0]),
             record.digests.get("data"),
             record.environment.fsframework,
-            record.environment.device_type,
+            record.environment.device.partition(":")[0],
             sorted(p for p in plugins if p[0] != "statistic"),
         ]
     )

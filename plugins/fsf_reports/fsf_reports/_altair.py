@@ -14,6 +14,7 @@ from fsf_reports._marks import (
     Frame,
     across_title,
     draw_panel,
+    height_of,
     least_height,
     least_width,
     lowest_height,
@@ -133,7 +134,8 @@ def vega_lite(figure: FigureDeclaration, columns: Literal[1, 2] = 1) -> dict[str
     frame = _frame(figure, width)
     panels = [draw_panel(figure, frame, place) for place in range(len(figure.panels))]
     parts = _heads(figure, frame)
-    grid = {"concat": panels, "columns": frame.per_row, "spacing": _GAP}
+    grid = {"concat": panels, "columns": frame.per_row, "spacing": _GAP,
+            "resolve": {"scale": dict.fromkeys(("xOffset", "yOffset"), "independent")}}  # fmt: skip
     parts += [grid] if not frame.shared else _titled(figure, frame, grid)
     return {
         "$schema": _SCHEMA,
@@ -151,7 +153,7 @@ def on_a_page(figure: FigureDeclaration, columns: Literal[1, 2] = 1) -> FigureDe
 
     def over(panels: Sequence[Panel]) -> float:
         tried = with_room(dataclasses.replace(figure, panels=tuple(panels)), width)
-        return _height(tried, _frame(tried, width)) - _PAGE
+        return _height(tried, _frame(tried, width)) - _PAGE - 1  # for rounding
 
     panels = figure.panels[:_MOST_PANELS]
     while len(panels) > 1 and over(panels) > 0:
@@ -231,7 +233,7 @@ def _sized(figure: FigureDeclaration, frame: Frame) -> Frame:
         over = _height(figure, found) - _PAGE
         if over <= 0:
             return found
-    lower = found.height - over / math.ceil(count / found.per_row)
+    lower = found.height * (1 - over / _panels_height(figure, found))
     return found.with_height(max(lower, min(found.height, lowest_height(figure))))
 
 
@@ -244,9 +246,15 @@ def _height(figure: FigureDeclaration, frame: Frame) -> float:
     lines += across_title(figure, frame, frame.width)
     height = len(lines) * line_height(TITLE) + sum(head["height"] + 6 for head in heads)
     height += 40.0 if figure.mark == "matrix" else 0.0  # the key of the colours
-    height += rows * (frame.height + room_above(figure, frame)) + (rows - 1) * _GAP
+    height += _panels_height(figure, frame)
+    height += rows * room_above(figure, frame) + (rows - 1) * _GAP
     height += (rows - 1) * room_below(figure, frame, bottom=False)
     return height + room_below(figure, frame, bottom=True)
+
+
+def _panels_height(figure: FigureDeclaration, frame: Frame) -> float:
+    """Return the height of one panel of each row, together."""
+    return sum(height_of(figure, frame, panel) for panel in figure.panels[:: frame.per_row])
 
 
 def _room_beside(figure: FigureDeclaration) -> float:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import fsf_statistics
-from fsf_reports._results import Group, Results, Shown, data_of, natural, reading, title_of
+from fsf_reports._results import Group, Results, Shown, data_of, natural, reading, some_of, title_of
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsf_statistics import FEWEST_RANKED, LEAST_HARM, MOST_WRONG, spearman
 from fsframework.errors import DataError, OptionError, close_matches
@@ -594,7 +594,7 @@ def _pairs(results: Results, wanted: Wanted) -> FigureDeclaration:
             results,
             seen,
             "Bold or *: the two can be told apart (Holm's p).",
-            f"Left out, as no other method has their tasks: {', '.join(left)}." if left else "",
+            f"Left out, as no other method has their tasks: {some_of(left)}." if left else "",
         ),
     )
 

@@ -19,6 +19,7 @@ __all__ = [
     "Frame",
     "across_title",
     "draw_panel",
+    "height_of",
     "least_height",
     "least_width",
     "lowest_height",
@@ -178,7 +179,7 @@ def least_width(figure: FigureDeclaration, frame: Frame) -> float:
     if figure.mark == "points":
         labels = max(sum(bool(p.label) for s in panel.series for p in s.points)
                      for panel in figure.panels)  # fmt: skip
-        return min(150.0, 70.0 + 6.0 * labels)
+        return min(150.0, 60.0 + 5.0 * labels)
     if figure.mark not in ("bars", "matrix"):
         return 110.0
     matrix = figure.mark == "matrix"
@@ -291,7 +292,7 @@ def _labels(figure: FigureDeclaration, panel: Panel, frame: Frame) -> list[list[
     names, room, lines = _row_texts(figure, panel), _room_for_names(frame), _NAME_LINES
     if frame.height:
         room = min(room, frame.left - 5)
-        lines = min(lines, max(1, int(frame.height / len(names) / (SIZE + 1))))
+        lines = min(lines, max(1, int(frame.height / rows_of(figure) / (SIZE + 1))))
     found: dict[tuple[str, ...], int] = {}
     for place, name in enumerate(names):
         text = f"{frame.number(name)} {name}".lstrip()
@@ -338,7 +339,13 @@ def draw_panel(figure: FigureDeclaration, frame: Frame, place: int) -> Drawn:
     if panel.title:
         lines = wrapped(panel.title, frame.panel, SIZE, lines=_TITLE_LINES, bold=True)
         layers.append(_text(lines, 0.0, -6.0, "left", fontWeight="bold"))
-    return {"width": frame.panel, "height": frame.height, "layer": layers}
+    return {"width": frame.panel, "height": height_of(figure, frame, panel), "layer": layers}
+
+
+def height_of(figure: FigureDeclaration, frame: Frame, panel: Panel) -> float:
+    """Return the height of a panel: panels of rows are as high as their rows need."""
+    rows = len(_row_texts(figure, panel))
+    return frame.height * rows / rows_of(figure) if rows else frame.height
 
 
 def _text(lines: Sequence[str], x: float, y: float, align: str, **style: Any) -> dict[str, Any]:
@@ -728,7 +735,7 @@ def _place_labels(rows: list[dict[str, Any]], frame: Frame, *, diagonal: bool) -
         if row.get("x_low") is not None:
             left, right = (frame.x.at(row[k], frame.panel) for k in ("x_low", "x_high"))
             obstacles.append(Rectangle(left, y - 1, right, y + 1))
-    widths = [text_width(text, SIZE) for text in texts]
+    widths = [text_width(text, SIZE) + 2 if text else 0.0 for text in texts]
     if not frame.numbered and max(widths) > _WIDEST_LABEL * frame.panel:
         return False
     found = placed_labels(at, widths, obstacles, (frame.panel, frame.height), SIZE + 1)

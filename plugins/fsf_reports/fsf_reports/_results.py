@@ -33,7 +33,7 @@ from fsframework.statistics.results import (
 )
 from fsframework.values import Estimate, footnotes, label_in_arms
 
-__all__ = ["Group", "Results", "Shown", "data_of", "natural", "reading", "title_of"]
+__all__ = ["Group", "Results", "Shown", "data_of", "natural", "reading", "some_of", "title_of"]
 
 
 _MOST_CAUTIONS = 2
@@ -207,8 +207,7 @@ class Results:
         if not kept or len(kept) == len(self.groups):
             return self
         left = [one.name for group in self.groups if group not in kept for one in group.shown]
-        some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-        said = [self.left_out, f"left out, as their tasks have one arm: {some}"]
+        said = [self.left_out, f"left out, as their tasks have one arm: {some_of(left)}"]
         left_out = "; ".join(filter(None, said))
         return dataclasses.replace(self, groups=_told_apart(kept), left_out=left_out)
 
@@ -325,6 +324,11 @@ def _told_apart(groups: Sequence[Group]) -> tuple[Group, ...]:
         for place, group in enumerate(groups)
     ]
     return tuple(sorted(found, key=lambda g: (data.index(g.facts["data"]), natural(g.title))))
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are more."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def title_of(told: Mapping[str, str]) -> str:

@@ -115,6 +115,23 @@ def test_texts_lie_beside_each_other_and_name_every_method(
     assert "…" not in shown
 
 
+def test_rows_are_as_high_in_every_panel(tmp_path: Path) -> None:
+    panels = tuple(
+        Panel(f"{count} rows", tuple(
+            Series(arm, tuple(Point(f"{count}-{n}", Quantity(50.0)) for n in range(count)))
+            for arm in ("wAcc-R", "wAcc-A")
+        ))
+        for count in (2, 9)
+    )  # fmt: skip
+    figure = FigureDeclaration("F", "", "", "", panels, mark="whiskers")
+    path = fsf_reports.save_figure(figure, tmp_path / "f.svg", renderer="altair")
+    drawn = path.read_text(encoding="utf-8")
+    dots = re.findall(r'description="point"[^>]*translate\([\d.]+,([\d.]+)\)', drawn)
+    few, many = (list(map(float, part)) for part in (dots[-22:-18], dots[-18:]))
+    assert few[2] - few[0] == pytest.approx(many[9] - many[0], rel=0.02)  # of the two arms
+    assert few[1] - few[0] == pytest.approx(many[1] - many[0], rel=0.02)  # of two rows
+
+
 def test_rows_beyond_a_page_are_left_out_and_counted(
     fsf: Fsf, one_shot: list[Path], tmp_path: Path
 ) -> None:

@@ -76,7 +76,7 @@ def _on_equal_tasks(columns: Sequence[Column]) -> Iterator[str]:
     near = near_guessing(columns)
     called = names_told([main.name(label) for label in near])
     if near and len(main.values) - len(near) < 2 <= len(main.values):
-        who = f"{_every(len(near))} methods" if len(near) == len(main.values) else called
+        who = _every(main) if len(near) == len(main.values) else called
         verb = "is" if len(near) == 1 else "are"
         yield f"{who} {verb} near guessing, so nothing can be ranked."
         return
@@ -113,8 +113,11 @@ def _of_one(main: Column, columns: Sequence[Column]) -> str:
     return said
 
 
-def _every(count: int) -> str:
-    return "Both" if count == 2 else f"All {count}"
+def _every(column: Column) -> str:
+    """Return all rows of a column as the subject of a sentence; others may have been left out."""
+    count = len(column.values)
+    other = " other" if count < len(column.called) else ""
+    return f"{'Both' if count == 2 else f'All {count}'}{other} methods"
 
 
 def _of_values(main: Column) -> str:
@@ -122,7 +125,7 @@ def _of_values(main: Column) -> str:
     group, others = _split(main)
     if main.is_one_group or not others:
         ends = _values(main, main.ranked, " %")
-        return f"{_every(len(main.values))} methods are one group: {main.label} {ends}."
+        return f"{_every(main)} are one group: {main.label} {ends}."
     have = "has" if len(group) == 1 else "are one group with"
     best = str(main.values[main.best]) if len(group) == 1 else _values(main, group, " %")
     said = f"{_names(main, group)} {have} the best {main.label}, {best}"
@@ -198,7 +201,7 @@ def _extremes(gap: Column) -> Iterator[str]:
     if gap.is_one_group:
         ends = _values(gap, gap.ranked)
         yield (
-            f"{_every(len(gap.values))} methods are one group: their {gap.statistic} gaps, "
+            f"{_every(gap)} are one group: their {gap.statistic} gaps, "
             f"{ends}, cannot be told apart."
         )
         return

@@ -15,9 +15,11 @@ import numpy as np
 
 from fsframework.errors import DataError, OptionError
 from fsframework.values import (
+    AccuracyOutcomes,
     FloatArray,
     Scope,
     check_file,
+    digest_of,
     open_file,
     parse_number,
     read_parquet,
@@ -92,6 +94,12 @@ class TaskAccuracies:
     source: Path
     scope: Scope = "closed"
     n_images: int = 0
+
+    @property
+    def outcomes(self) -> AccuracyOutcomes:
+        """The accuracies, with a digest of what is known of their tasks."""
+        digest = digest_of("stated tasks", self.task_set, str(len(self.values)), self.scope)
+        return AccuracyOutcomes(self.values, digest, self.n_images, self.scope == "closed")
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from fsframework.api.running import Run
 from fsframework.api.session import Session
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.results import MethodResult
-from fsframework.values import AccuracyOutcomes, digest_of
+from fsframework.values import digest_of
 
 __all__ = ["ARM", "save_accuracies"]
 
@@ -38,9 +38,7 @@ def save_accuracies(session: Session, read: TaskAccuracies, given: Mapping[str, 
     Raises:
         DataError: an accuracy is not a number in 0..1.
     """
-    outcomes = AccuracyOutcomes.of_named_tasks(
-        read.values, read.task_set, read.scope, read.n_images
-    )
+    outcomes = read.outcomes
     statistic = component(session.registry, "statistic", "acc")
     result = MethodResult(read.method, {ARM: outcomes}, task_set=read.task_set)
     [found] = estimates_of({"acc": statistic.create()}, result).values()

@@ -14,7 +14,6 @@ from fsframework.api.running import load_runs
 from fsframework.errors import DataError, FsfWarning, OptionError, RecordError
 from fsframework.statistics.facts import selects
 from fsframework.statistics.results import MethodResult, joined_over_seeds
-from fsframework.values import AccuracyOutcomes
 
 __all__ = ["labelled_results", "read_results"]
 
@@ -120,7 +119,5 @@ def _matches(source: str, rest: str, runs_dir: Path) -> bool:
 
 
 def _of_accuracies(read: TaskAccuracies) -> MethodResult:
-    outcomes = AccuracyOutcomes.of_named_tasks(
-        read.values, read.task_set, read.scope, read.n_images
-    )
+    outcomes = read.outcomes
     return MethodResult(read.method, {_ARM: outcomes}, task_set=read.task_set, source=read.source)

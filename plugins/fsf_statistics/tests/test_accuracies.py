@@ -31,7 +31,7 @@ def table(path: Path, text: str) -> Path:
 
 
 def digest_of_tasks(read: TaskAccuracies) -> str:
-    return AccuracyOutcomes.of_named_tasks(read.values, read.task_set, read.scope).task_digest
+    return read.outcomes.task_digest
 
 
 def test_a_file_of_each_sort_gives_the_same_accuracies(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fsf_tools.experiment_keys import key_of_experiment
 from fsf_tools.queue import Ended, Item, SweepFolder, run_items
 from fsframework.api.components import canonical
 from fsframework.api.experiments import Experiment, merged, resolved
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session
-from fsframework.api.sweeps import key_of_experiment
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
 from fsframework.values import digest_of

@@ -7,11 +7,10 @@ from operator import attrgetter
 from typing import Any
 
 import fsframework
-from fsframework._digest import digest_of
-from fsframework.components.resolution import canonical
-from fsframework.engine.configuration import Experiment
-from fsframework.engine.stages import stage_digests
+from fsframework.api.components import canonical
+from fsframework.api.experiments import Experiment, stage_digests
 from fsframework.errors import FsfError
+from fsframework.values import digest_of
 
 __all__ = ["key_of_experiment"]
 
