@@ -49,7 +49,8 @@ def open_images(experiment: Experiment, session: Session) -> OpenedImages:
     """
     dataset: Dataset = experiment.dataset.create()
     split = _usual_split(experiment, session, dataset)
-    return _opened(experiment, session, dataset, split, words=True)
+    pool, _ = with_words(dataset.pool(split), split, experiment, dataset, session, needed=True)
+    return OpenedImages(dataset, split, pool)
 
 
 def draw_tasks(
@@ -131,11 +132,3 @@ def _usual_split(experiment: Experiment, session: Session, dataset: Dataset) -> 
             f"the split {split} is used because the data set has no split test (it has {splits})"
         )
     return split
-
-
-def _opened(
-    experiment: Experiment, session: Session, dataset: Dataset, split: str, *, words: bool
-) -> OpenedImages:
-    needed = words or experiment.detector is not None
-    pool, _ = with_words(dataset.pool(split), split, experiment, dataset, session, needed=needed)
-    return OpenedImages(dataset, split, pool)

@@ -168,10 +168,6 @@ def _shared_options() -> Mapping[str, Option]:
     return {one.flag: one for one in ARGUMENTS.values() if one.section} | _OF_COMMANDS
 
 
-def _shared_option(flag: str) -> Option:
-    return _OF_COMMANDS.get(flag) or _shared_options()[flag]
-
-
 _TYPES: Mapping[Any, tuple[str, Any]] = {
     int: ("N", click.INT),
     float: ("P", click.FLOAT),
@@ -236,7 +232,7 @@ def shared(*names: str, several: bool = False) -> Callable[[F], F]:
     def add(function: F) -> F:
         for name in reversed(names):
             flags = ("-o", "--option") if name == "option" else (f"--{name}",)
-            option = _shared_option(name)
+            option = _OF_COMMANDS.get(name) or _shared_options()[name]
             settings = _settings(option, several=several)
             function = click.option(*flags, option.name, **settings)(function)
         return function

@@ -6,7 +6,6 @@ import itertools
 import json
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,6 @@ __all__ = [
     "print_options",
     "print_run",
     "print_table",
-    "print_text",
     "room_of_line",
     "sparkline",
 ]
@@ -87,11 +85,6 @@ def fitting(
 def print_headline(headline: Headline) -> None:
     """Print a headline so that it fits the terminal; in a pipe nothing wraps or is cut."""
     print(headline.text(room_of_line()))
-
-
-def print_text(text: str) -> None:
-    """Print a sentence, on a terminal in lines that fit."""
-    print(textwrap.fill(text, room_of_line(), break_on_hyphens=False))
 
 
 def room_of_line() -> int:
@@ -225,34 +218,31 @@ def _tasks(record: RunRecord) -> str:
     if record.training_seed not in (None, tested.seed):
         seeds = f"task seed {tested.seed}, training seed {record.training_seed}"
     queries = "1 query" if tested.n_query == 1 else f"{tested.n_query} queries"
-    file = record.given.get("task_file")
     placebo = " (placebo: images of each class permuted)" * bool(record.settings.get("placebo"))
-    sampler = f"{sampler} tasks{placebo}" + (f" of {file}" if file else "")
-    return f"{sampler}, {tested.shape}, {queries} per class, {seeds}"
+    of = f" of {file}" if (file := record.given.get("task_file")) else ""
+    return f"{sampler} tasks{placebo}{of}, {tested.shape}, {queries} per class, {seeds}"
 
 
-def _imported(record: RunRecord) -> list[str]:
+def _imported(record: RunRecord) -> Iterator[str]:
     imported = record.imported
     assert imported is not None
     if record.method is None or record.backbone is None:
         tasks = next(iter(record.arms.values()), None)
         about = f": {tasks.n_tasks:,} tasks, {tasks.name}" if tasks is not None else ""
-        return [
-            f"{imported.method}, accuracies measured elsewhere{about}",
-            f"from {imported.source}",
-        ]
-    return [
-        f"{record.method.called} with {record.backbone.called}, imported: {imported.source}",
+        yield f"{imported.method}, accuracies measured elsewhere{about}"
+        yield f"from {imported.source}"
+        return
+    yield f"{record.method.called} with {record.backbone.called}, imported: {imported.source}"
+    yield (
         f"from {imported.folder}; made for {imported.n_way}-way {imported.n_shot}-shot tasks of "
-        f"{record.seen_size} x {record.seen_size} pixels",
-        "evaluate it: fsf run --model RUN --dataset ...",
-    ]
+        f"{record.seen_size} x {record.seen_size} pixels"
+    )
+    yield "evaluate it: fsf run --model RUN --dataset ..."
 
 
-def _curves(record: RunRecord) -> list[str]:
-    """Return loss and validation accuracy of each stage as lines of blocks."""
+def _curves(record: RunRecord) -> Iterator[str]:
+    """Yield loss and validation accuracy of each stage as lines of blocks, and the recipe."""
     history = record.training.history
-    lines = []
     stages = sorted({row.stage for row in history})
     for stage in stages:
         rows = [row for row in history if row.stage == stage]
@@ -264,10 +254,9 @@ def _curves(record: RunRecord) -> list[str]:
         ):
             if len(values) > 1:
                 ends = f"{values[0]:.3g}{unit} to {values[-1]:.3g}{unit}"
-                lines.append(f"{name + of:<22} {sparkline(values)}  {ends}")
+                yield f"{name + of:<22} {sparkline(values)}  {ends}"
     if record.training.recipe:
-        lines.append(record.training.recipe)
-    return lines
+        yield record.training.recipe
 
 
 def _training(record: RunRecord) -> str:

@@ -200,23 +200,18 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     settings, origins = _settings(whole)
     followed = recipes and any(stage.epochs for stage in stages)
     settings = dataclasses.replace(settings, recipe=settings.recipe if followed else None)
-    detector = _detector(registry, settings, whole)
-    dataset = resolve_component(registry, "dataset", whole["dataset"])
-    backbone = resolve_component(registry, "backbone", whole["backbone"])
-    method = resolve_component(registry, "method", whole["method"])
-    statistics = _statistics(registry, whole["statistics"])
     start = stages[0].init_from if stages else None
     if settings.image_size is None and start is not None and (size := size_of(start)) is not None:
         settings = dataclasses.replace(settings, image_size=size)
         origins["image_size"] = start.name
     return Experiment(
         settings=settings,
-        dataset=dataset,
-        backbone=backbone,
-        method=_following(method, n_way),
+        dataset=resolve_component(registry, "dataset", whole["dataset"]),
+        backbone=resolve_component(registry, "backbone", whole["backbone"]),
+        method=_following(resolve_component(registry, "method", whole["method"]), n_way),
         sampler=sampler,
-        detector=detector,
-        statistics=statistics,
+        detector=_detector(registry, settings, whole),
+        statistics=_statistics(registry, whole["statistics"]),
         stages=stages,
         given=given,
         settings_origins=origins,

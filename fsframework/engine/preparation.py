@@ -34,14 +34,8 @@ from fsframework.engine.words import pool_with_attributes
 from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.records import read_arms
-from fsframework.values import (
-    Arms,
-    AttributeTable,
-    ImagePool,
-    TaskSet,
-    demand_memory,
-    digest_of,
-)
+from fsframework.values import Arms, ImagePool, TaskSet, demand_memory, digest_of
+from fsframework.values.attributes import AttributeTable
 
 if TYPE_CHECKING:
     import torch
@@ -562,21 +556,14 @@ def pool_of_tasks(
     Raises:
         DataError: the tasks belong to other data or other words.
     """
-    split, own = split_of_tasks(arms.tested, experiment, dataset), file / "words.parquet"
+    splits, digest = candidate_splits(experiment, dataset), arms.tested.key_digest
+    # Tasks of none of these splits are refused below.
+    matching = (one for one in splits if dataset.pool(one).key_digest == digest)
+    split = next(matching, splits[0]) if len(splits) > 1 else splits[0]
     how = split, experiment, dataset, session
     pool, notes = with_words(dataset.pool(split), *how, needed=needed)
-    for tasks in arms.values():
-        check_tasks(tasks, pool, called)
-    if pool.attributes is None and own.exists():
+    check_tasks(arms, pool, called)
+    if pool.attributes is None and (own := file / "words.parquet").exists():
         pool = pool.with_attributes(AttributeTable.load(own))
+        check_tasks(arms, pool, own)
     return split, pool, notes
-
-
-def split_of_tasks(tasks: TaskSet, experiment: Experiment, dataset: Dataset) -> str:
-    """Return the split that tasks were drawn from, among those the experiment may use.
-
-    If they belong to none of them, it is the usual one, and ``check_tasks`` raises the error.
-    """
-    splits = candidate_splits(experiment, dataset)
-    matching = (s for s in splits if dataset.pool(s).key_digest == tasks.key_digest)
-    return next(matching, splits[0]) if len(splits) > 1 else splits[0]

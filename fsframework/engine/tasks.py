@@ -204,8 +204,8 @@ def placebo(tasks: TaskSet, pool: ImagePool, seed: int) -> TaskSet:
     return replace(tasks, support=support, query=query, placebo=True)
 
 
-def check_tasks(tasks: TaskSet, pool: ImagePool, called: str | Path) -> None:
-    """Check that tasks belong to a pool and, if tied to words, to its attribute table.
+def check_tasks(arms: Arms, pool: ImagePool, called: str | Path) -> None:
+    """Check that the tasks of arms belong to a pool and, if tied to words, to its attribute table.
 
     Args:
         called: their file, as messages name it.
@@ -213,17 +213,18 @@ def check_tasks(tasks: TaskSet, pool: ImagePool, called: str | Path) -> None:
     Raises:
         DataError: they do not.
     """
-    try:
-        tasks.verify(pool)
-    except DataError as error:
-        raise DataError(f"{called}: {error}") from None
-    if tasks.attributes_fingerprint is None or pool.attributes is None:
-        return
-    if tasks.attributes_fingerprint != pool.attributes.fingerprint:
-        raise DataError(
-            f"{called}: these tasks were drawn with another attribute table: fingerprint "
-            f"{tasks.attributes_fingerprint[:12]}, not {pool.attributes.fingerprint[:12]}"
-        )
+    words = None if pool.attributes is None else pool.attributes.fingerprint
+    for tasks in arms.values():
+        try:
+            tasks.verify(pool)
+        except DataError as error:
+            raise DataError(f"{called}: {error}") from None
+        own = tasks.attributes_fingerprint
+        if own is not None and words is not None and own != words:
+            raise DataError(
+                f"{called}: these tasks were drawn with another attribute table: fingerprint "
+                f"{own[:12]}, not {words[:12]}"
+            )
 
 
 FEWEST_WAYS = 2

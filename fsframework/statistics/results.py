@@ -243,8 +243,9 @@ def labels_of(results: Sequence[MethodResult]) -> list[str]:
     ['ncc', 'maml']
     """
     labels = labelled([one.label for one in results], [_facts(one) for one in results])
-    if double := _doubles(labels):
-        raise OptionError(f"{sorted(double)[0]} is given twice")
+    double = [label for label, count in Counter(labels).items() if count > 1]
+    if double:
+        raise OptionError(f"{min(double)} is given twice")
     return labels
 
 
@@ -252,7 +253,3 @@ def _facts(result: MethodResult) -> dict[str, str]:
     facts = facts_of(result.records[0]) if result.records else {}
     source = result.source or Path()
     return {**facts, "run": source.name, "folder": str(source)}
-
-
-def _doubles(labels: Iterable[str]) -> set[str]:
-    return {label for label, count in Counter(labels).items() if count > 1}

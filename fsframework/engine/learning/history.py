@@ -6,6 +6,7 @@ import csv
 import io
 import shutil
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from fsframework._files import atomic_write
@@ -77,9 +78,5 @@ def check_tensorboard() -> None:
     Raises:
         OptionError: TensorBoard is not installed.
     """
-    try:
-        import torch.utils.tensorboard  # noqa: F401
-    except ImportError as error:
-        raise OptionError(
-            f"TensorBoard is not installed ({error}); install it with: pip install tensorboard"
-        ) from None
+    if find_spec("tensorboard") is None:
+        raise OptionError("TensorBoard is not installed; install it with: pip install tensorboard")

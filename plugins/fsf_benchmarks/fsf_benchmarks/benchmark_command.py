@@ -287,7 +287,7 @@ def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
     done = sum(one.run is not None for one in listed)
     click.echo(f"{_counted(len(listed))}, {done} of them finished")
     for reason in dict.fromkeys(one.reason for one in listed if one.reason):
-        render.print_text(f"note: {reason}")
+        click.echo(f"note: {reason}")
 
 
 def _counted(number: int) -> str:
@@ -296,8 +296,6 @@ def _counted(number: int) -> str:
 
 def _print_summary(results: Sequence[ExperimentResult]) -> None:
     """Print the notes of the runs, each once, and the number of experiments in each state."""
-    from fsframework.cli import render
-
     named: dict[str, list[str]] = {}
     for result in results:
         for note in result.notes:
@@ -305,7 +303,7 @@ def _print_summary(results: Sequence[ExperimentResult]) -> None:
                 named.setdefault(note, []).append(result.description.name)
     for note, (first, *others) in named.items():
         more = f" and {len(others)} more" if others else ""
-        render.print_text(f"note ({first}{more}): {note}")
+        click.echo(f"note ({first}{more}): {note}")
     failed = sum(not result.finished for result in results)
     before = sum(result.reused for result in results)
     now = len(results) - failed - before

@@ -48,4 +48,4 @@ def printed(runs: tuple[str, ...], runs_dir: Path, as_json: bool) -> None:
     click.echo()
     for name, run in opened.items():
         if told := beside_printed(run):
-            render.print_text(f"{name}: {told}")
+            click.echo(f"{name}: {told}")
