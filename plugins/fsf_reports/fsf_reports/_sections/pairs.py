@@ -104,7 +104,9 @@ def _answered(question: str, found: list[tuple[int, ReportedRun, Any]]) -> Itera
         notes.append(f"The {len(rows) - len(shown):,} least certain are left out.")
     entries = [entry for _, run, row in shown for entry in _entries(run, row)]
     names = ("method", "class", "word")
-    yield TableDeclaration(title, "the most certain pairs first", names, tuple(entries), tuple(notes))
+    yield TableDeclaration(
+        title, "the most certain pairs first", names, tuple(entries), tuple(notes)
+    )
     for number, run, row in _one_each(shown):
         yield _gallery(number, run, row)
 
