@@ -295,7 +295,7 @@ def _too_small(pool: ImagePool, shape: Mapping[str, Any]) -> IntArray:
 def allows(pool: ImagePool, shape: Mapping[str, Any]) -> bool:
     """Return whether enough classes have the images of a task of a shape."""
     enough = len(pool.class_names) - len(_too_small(pool, shape))
-    return enough >= shape.get("n_way", FEWEST_WAYS)
+    return bool(enough >= shape.get("n_way", FEWEST_WAYS))
 
 
 def left_out(pool: ImagePool, shape: Mapping[str, Any]) -> str:
