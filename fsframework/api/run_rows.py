@@ -19,10 +19,9 @@ def dataset_of(record: RunRecord) -> str:
     component = record.components.get("dataset")
     if component is None:
         return record.data.name
-    added = component.added_as
-    if added is None or added == component.name:
+    if component.added_as in (None, component.name):
         return component.called
-    return f"{added} ({component.called})"
+    return f"{component.added_as} ({component.called})"
 
 
 def words_of(record: RunRecord) -> str:
@@ -42,10 +41,5 @@ def words_of(record: RunRecord) -> str:
 
 def intervals_of(record: RunRecord) -> str:
     """Return level, scope and estimator of the intervals; a slash separates different ones."""
-    estimates = record.estimates.values()
-    parts = (
-        [f"{100 * e.level:g} %" for e in estimates],
-        [e.scope for e in estimates],
-        [e.estimator for e in estimates],
-    )
-    return " ".join("/".join(dict.fromkeys(part)) for part in parts).strip()
+    told = [(f"{100 * e.level:g} %", e.scope, e.estimator) for e in record.estimates.values()]
+    return " ".join("/".join(dict.fromkeys(part)) for part in zip(*told, strict=True)).strip()
