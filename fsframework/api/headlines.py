@@ -206,7 +206,7 @@ def loss_told(label: str, statistic: str, gap: Estimate, of_arms: Sequence[Estim
 def points(estimate: Estimate, sign: int = 1) -> str:
     """Return a difference with its half-width, of shares in points."""
     factor, unit = (100, " points") if estimate.share else (1, "")
-    value = f"{sign * factor * estimate.value:.1f}"
+    value = f"{sign * factor * estimate.value:z.1f}"
     if estimate.low != estimate.low:
         return value + unit
     return f"{value} ± {factor * estimate.half_width:.1f}{unit}"

@@ -146,7 +146,7 @@ class Estimate:
         return self._number(self.value) + interval + " %" * self.share + none
 
     def _number(self, value: float) -> str:
-        return f"{100 * value:.1f}" if self.share else f"{value:.4f}"
+        return f"{100 * value:z.1f}" if self.share else f"{value:.4f}"
 
     def _repr_html_(self) -> str:
         scope = f"{100 * self.level:g} % {self.scope} interval, {self.estimator}"
