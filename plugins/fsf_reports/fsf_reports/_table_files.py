@@ -86,7 +86,7 @@ def _parts(quantity: Quantity, digits: int) -> tuple[str, str]:
     if quantity.exact:
         return _minus(quantity.text()), ""
     digits = digits if quantity.unit else digits + 2
-    number = f"{quantity.value:.{digits}f}"
+    number = f"{quantity.value:z.{digits}f}"
     if not quantity.unit and 0 < quantity.value < 0.5 * 10.0**-digits:
         number = f"<{10.0**-digits:.{digits}f}"
     if not quantity.has_interval:
