@@ -174,6 +174,15 @@ def test_harmful_pairs_are_those_of_the_public_function() -> None:
     }
     assert len(shown) > 2
     assert shown == {((row.class_name, row.words), 100 * row.estimate.value) for row in pairs.rows}
+    by_names = {(row.class_name, row.words, row.question): row for row in pairs.rows}
+    for table in tables:
+        question = "tied" if "tied" in table.name else "present"
+        certain = [by_names[*row[1:], question].share_wrong for row in table.rows]
+        assert certain == sorted(certain)
+        first = by_names[*table.rows[0][1:], question]
+        headlined = f"{first.class_name} with {first.words}, {100 * first.estimate.value:.1f} ± "
+        narrow = first.estimate.half_width < first.estimate.value
+        assert (headlined in _texts(made, "harmful-pairs")) == narrow
 
 
 def test_what_sections_declare_is_what_the_public_functions_return(methods: Runs) -> None:

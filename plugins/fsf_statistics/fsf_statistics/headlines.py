@@ -88,6 +88,13 @@ class ComparedHeadline(Headline):
         """Return the table as lines of at most ``width`` characters."""
         return self.table.text(width) if self.table.entries else ""
 
+    def text(self, width: int = 80) -> str:
+        """Return sentences, table and notes; the answer on each set of tasks begins a line."""
+        if len(self.columns) < 2:
+            return super().text(width)
+        answers = [ComparedHeadline((said,)).text(width) for said in self.sentences]
+        return "\n".join([*answers, "", replace(self, sentences=(), columns=()).text(width)])
+
     def to_json(self) -> dict[str, Any]:
         """Return sentences, table and notes as JSON values."""
         return {
