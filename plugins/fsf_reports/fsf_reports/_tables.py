@@ -21,7 +21,7 @@ from fsframework.values import Estimate
 
 __all__ = ["FACTS", "TABLES", "Request", "table"]
 
-FACTS = ("method", "data", "way", "shot", "backbone", "detector", "seeds")
+FACTS = ("method", "data", "way", "shot", "backbone", "words", "seeds")
 """What rows can be named and grouped by."""
 
 _GAP = "gap"
@@ -206,8 +206,8 @@ def _fact(name: str, one: Shown) -> str:
     result = one.result
     if name == "method":
         return result.label
-    if name == "data":
-        return facts_of(result)["data"]
+    if name in ("data", "words"):
+        return facts_of(result).get(name, "")
     if name in ("way", "shot"):
         return "" if result.arms is None else str(getattr(result.arms.tested, f"n_{name}"))
     if name == "seeds":

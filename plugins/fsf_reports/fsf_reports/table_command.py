@@ -47,7 +47,7 @@ _SUFFIXES = (".tex", ".md", ".csv", ".html")
     "--group-by",
     metavar="NAME",
     default="",
-    help="Group rows by method, data, way, shot, backbone, detector, seeds, or an option in which "
+    help="Group rows by method, data, way, shot, backbone, words, seeds, or an option in which "
     "the tasks differ, such as strength.",
 )
 @statistic_option
