@@ -16,7 +16,6 @@ from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headl
 from fsf_statistics import facts_of, head_of_fact, told_value
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.interfaces import Statistic
-from fsframework.records import RunRecord
 from fsframework.values import Estimate
 
 __all__ = ["FACTS", "TABLES", "Request", "table"]
@@ -212,7 +211,8 @@ def _fact(name: str, one: Shown) -> str:
         return "" if result.arms is None else str(getattr(result.arms.tested, f"n_{name}"))
     if name == "seeds":
         return str(len(result.models))
-    return _source(one.run.record, name)
+    component = one.run.record.components.get(name)
+    return "" if component is None else component.called
 
 
 def _row_names(results: Results, request: Request, in_columns: Sequence[str]) -> list[str]:
@@ -333,27 +333,14 @@ def _reading(results: Results, estimates: Iterable[Estimate]) -> str:
 
 def _shared(results: Results) -> str:
     """Return queries, backbone and source of words, each if all runs have the same."""
-    records = [record for one in results.shown for record in one.result.records]
     queries = {group.facts.get("queries", "") for group in results.groups}
-    found = [queries, *({_source(record, role) for record in records} for role in _SOURCES)]
-    heads = ("{} queries per class", *_SOURCES.values())
+    found = {"{} queries per class": queries}
+    for name, head in (("backbone", "backbone {}"), ("words", "words from {}")):
+        found[head] = {_fact(name, one) for one in results.shown}
     told = [
-        head.format(*values)
-        for head, values in zip(heads, found, strict=True)
-        if len(values) == 1 and "" not in values
+        head.format(*values) for head, values in found.items() if len(values) == 1 and any(values)
     ]
     return f"{_capital('; '.join(told))}." if told else ""
-
-
-_SOURCES = {"backbone": "backbone {}", "detector": "words from {}"}
-
-
-def _source(record: RunRecord, role: str) -> str:
-    """Return what a component is called; of words also the file that has them."""
-    if role in record.components:
-        return record.components[role].called
-    given = record.settings.get("attributes") if role == "detector" else None
-    return Path(given).name if isinstance(given, str) else ""
 
 
 def _capital(text: str) -> str:
