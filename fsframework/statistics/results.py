@@ -230,7 +230,7 @@ def _difference(first: MethodResult, other: MethodResult, arm: str) -> str:
         found = [("as names", *names), *found, ("as scopes", one.scope, two.scope)]
     for what, *values in found:
         if values[0] != values[1]:
-            return f"{values[0]} and {values[1]} {what}"
+            return f"the first has {values[0]}, the second {values[1]} {what}"
     return (
         "they were drawn with another seed or sampler, or from other images (digests "
         f"{one.task_digest[:8]} and {two.task_digest[:8]})"
