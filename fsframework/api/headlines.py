@@ -14,6 +14,7 @@ from fsframework.statistics.measures import Measure
 from fsframework.values import Contrast, Estimate, text_table
 
 __all__ = [
+    "PLACEBO",
     "Headline",
     "RunHeadline",
     "gap_told",
@@ -25,6 +26,8 @@ __all__ = [
     "points",
     "reading_told",
 ]
+
+PLACEBO = "This is a placebo: the images of each class are permuted, so no gap comes from words."
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -72,8 +75,7 @@ class RunHeadline(Headline):
 
     def table_text(self, width: int) -> str:
         """Return the table; too little room leaves out columns, but not the first and last."""
-        cells = {"method": self.label}
-        cells |= {
+        cells = {"method": self.label} | {
             head: str(one).partition(" (")[0].removesuffix(" %")
             for head, one in self.estimates.items()
         }
@@ -106,7 +108,8 @@ def headline_of_run(run: Run) -> RunHeadline:
         notes += [told for name, told in gap_told(of_arms).items() if name in shown]
         limits = tuple(limits_told({head: {label: e} for head, e in shown.items()}, main.arms))
     notes += [*limits, *(f"note: {caution}" for caution in record.cautions)]
-    return RunHeadline((sentence,), tuple(notes), label, shown, limits)
+    told = (PLACEBO, sentence) if record.settings.get("placebo") else (sentence,)
+    return RunHeadline(told, tuple(notes), label, shown, limits)
 
 
 def measures_of_table(
@@ -214,7 +217,6 @@ def loss_told(label: str, statistic: str, gap: Estimate, of_arms: Sequence[Estim
 def points(estimate: Estimate, sign: int = 1) -> str:
     """Return a difference with its half-width, of shares in points."""
     factor, unit = (100, " points") if estimate.share else (1, "")
-    value = f"{sign * factor * estimate.value:.1f}"
-    if estimate.low != estimate.low:
-        return value + unit
-    return f"{value} ± {factor * estimate.half_width:.1f}{unit}"
+    value = f"{sign * factor * estimate.value:z.1f}".replace("-", "−")
+    half = f" ± {factor * estimate.half_width:.1f}" if estimate.low == estimate.low else ""
+    return value + half + unit

@@ -279,7 +279,7 @@ def finished_of(given: Any, folder: Path | None = None) -> tuple[Any, str]:
         kept += ended
         left += [run.name for run in listed if run not in ended]
     some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-    return kept, f"left out, as not finished: {some}" if left else ""
+    return kept, f"left out, not finished: {some}" if left else ""
 
 
 def results_of(

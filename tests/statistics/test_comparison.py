@@ -312,10 +312,10 @@ def result(label: str, contrast: Contrast | None = None, accuracy: float = 0.6, 
 @pytest.mark.parametrize(
     ("other", "part"),
     [
-        ({"shape": (10, 1, 3)}, "5 and 10 ways"),
-        ({"shape": (5, 5, 3)}, "1 and 5 shots"),
-        ({"shape": (5, 1, 4)}, "3 and 4 queries per class"),
-        ({"n_tasks": 4}, "6 and 4 tasks"),
+        ({"shape": (10, 1, 3)}, "5, the second 10 ways"),
+        ({"shape": (5, 5, 3)}, "1, the second 5 shots"),
+        ({"shape": (5, 1, 4)}, "3, the second 4 queries per class"),
+        ({"n_tasks": 4}, "6, the second 4 tasks"),
         ({"seed": 1}, "another seed or sampler, or from other images (digests"),
     ],
 )
@@ -333,9 +333,9 @@ def known_by_name(label: str, values: list[float], task_set: str = "birds") -> M
 
 def test_names_of_tasks_and_scoring_must_be_the_same() -> None:
     long, short = known_by_name("a", [0.5] * 6), known_by_name("b", [0.5] * 4)
-    with pytest.raises(DataError, match="6 and 4 tasks"):
+    with pytest.raises(DataError, match="6, the second 4 tasks"):
         comparable([long, short])
-    with pytest.raises(DataError, match="'birds' and 'cats' .*by_tasks=True"):
+    with pytest.raises(DataError, match="'birds', the second 'cats' .*by_tasks=True"):
         comparable([long, known_by_name("b", [0.5] * 6, "cats")])
     one, two = result("a"), result("b")
     by_class = dataclasses.replace(two.outcomes["random"], query_batch="class")

@@ -124,6 +124,13 @@ def _drawn_pixels(page: Page, selector: str) -> list[int]:
     return counts
 
 
+def test_the_leaderboard_fits_a_small_laptop(browser: Browser, report: tuple[Path, Report]) -> None:
+    made = Opened(browser, report[0], viewport={"width": 1200, "height": 900})
+    hidden = "(box) => box.scrollWidth - box.clientWidth"
+    assert made.page.locator(".scroll[aria-label='Leaderboard']").evaluate(hidden) <= 0
+    made.context.close()
+
+
 def test_nothing_is_requested_or_complained_about_and_everything_is_drawn(
     opened: Opened, report: tuple[Path, Report]
 ) -> None:

@@ -174,6 +174,15 @@ def test_harmful_pairs_are_those_of_the_public_function() -> None:
     }
     assert len(shown) > 2
     assert shown == {((row.class_name, row.words), 100 * row.estimate.value) for row in pairs.rows}
+    by_names = {(row.class_name, row.words, row.question): row for row in pairs.rows}
+    for table in tables:
+        question = "tied" if "tied" in table.name else "present"
+        certain = [by_names[*row[1:], question].share_wrong for row in table.rows]
+        assert certain == sorted(certain)
+        first = by_names[*table.rows[0][1:], question]
+        headlined = f"{first.class_name} with {first.words}, {100 * first.estimate.value:.1f} ± "
+        narrow = first.estimate.half_width < first.estimate.value
+        assert (headlined in _texts(made, "harmful-pairs")) == narrow
 
 
 def test_what_sections_declare_is_what_the_public_functions_return(methods: Runs) -> None:
@@ -326,6 +335,39 @@ def test_first_party_sources_have_full_names(fsf: Any, methods: Runs, tmp_path: 
     assert [one for one in authors if not all(" " in name for name in one.split(" and "))] == []
     assert "% detector blip\n@inproceedings{li2022blip," in done.stdout
     assert "% detector vit-gpt2\n@misc{connect2022gpt2," in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("model", "key"),
+    [
+        ("tf_efficientnet_lite0", "tan2019efficientnet"),
+        ("resnet50.a1_in1k", "he2016deep"),
+        ("vit_small_patch14_dinov2.lvd142m", "dosovitskiy2021image"),
+        ("convnext_tiny", "liu2022convnet"),
+        ("mobilenetv3_small_100", "howard2019searching"),
+    ],
+)
+def test_the_family_of_a_network_and_its_training_images_are_cited(
+    fsf: Any, methods: Runs, tmp_path: Path, model: str, key: str
+) -> None:
+    record = methods["ncc"].record
+    backbone = dataclasses.replace(
+        record.components["backbone"], name="timm", options={"model": model}
+    )
+    changed = dataclasses.replace(
+        record,
+        components={**record.components, "backbone": backbone},
+        plugins=(
+            *record.plugins,
+            PluginRecord("backbone", "timm", "fsf_timm:Timm", "fsf-timm", "1"),
+        ),
+        data=dataclasses.replace(record.data, pretrained_on=("imagenet-1k",)),
+    )
+    changed.save(tmp_path / "runs" / "own")
+    done = fsf("cite", "own")
+    assert done.returncode == 0, done.stderr
+    entries = re.findall(r"^@\w+\{(\w+),$", done.stdout, re.MULTILINE)
+    assert {key, "wightman2019pytorch", "deng2009imagenet"} <= set(entries)
 
 
 def test_the_method_of_a_stage_is_cited_only_if_it_trained(fsf: Any) -> None:

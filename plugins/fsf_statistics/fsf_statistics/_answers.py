@@ -20,17 +20,18 @@ _MOST_GROUPS = 4
 def sentences(groups: Sequence[Sequence[Column]], places: Sequence[str]) -> Iterator[str]:
     """Yield the answer: which methods lose least, or what a single method loses.
 
+    Of several sets of tasks, each has a text of its own, which may be several sentences.
+
     Args:
         groups: the columns of each set of equal tasks.
         places: what tells each set from the others.
     """
     told = [(columns, place) for columns, place in zip(groups, places, strict=True) if columns]
     for columns, place in told[:_MOST_GROUPS]:
-        first, *others = _on_equal_tasks(columns)
-        yield f"On {place}: {first}" if place else first
-        yield from others
-    if len(told) > _MOST_GROUPS:
-        yield f"The table has {len(told) - _MOST_GROUPS} more sets of tasks."
+        found = _on_equal_tasks(columns)
+        yield from [f"{place}: {' '.join(found)}"] if place else found
+    if (more := len(told) - _MOST_GROUPS) > 0:
+        yield f"The table has {more} more {'set' if more == 1 else 'sets'} of tasks."
 
 
 def rank_agreements(groups: Sequence[Sequence[Column]], places: Sequence[str]) -> Iterator[str]:
@@ -84,8 +85,8 @@ def _on_equal_tasks(columns: Sequence[Column]) -> Iterator[str]:
         yield _of_one(main, columns)
         return
     if near:
-        take = "is near guessing and takes" if len(near) == 1 else "are near guessing and take"
-        yield f"{called} {take} no part in the ranking."
+        are, its = ("is", "its gap says") if len(near) == 1 else ("are", "their gaps say")
+        yield f"{called} {are} near guessing, so {its} nothing."
     shown = [column.without(near) for column in columns]
     if main.measure.is_gap:
         yield from _of_gaps(main.without(near), shown)

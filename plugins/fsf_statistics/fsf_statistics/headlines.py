@@ -19,12 +19,7 @@ from fsf_statistics._answers import (
 from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
 from fsf_statistics.task_sets import facts_of, sets_of, tasks_told_apart
-from fsframework.api.headlines import (
-    Headline,
-    gap_told,
-    limits_told,
-    reading_told,
-)
+from fsframework.api.headlines import PLACEBO, Headline, gap_told, limits_told, reading_told
 from fsframework.api.results import Comparable, results_of, statistic_of_run, statistics_of
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
@@ -93,6 +88,13 @@ class ComparedHeadline(Headline):
     def table_text(self, width: int) -> str:
         """Return the table as lines of at most ``width`` characters."""
         return self.table.text(width) if self.table.entries else ""
+
+    def text(self, width: int = 80) -> str:
+        """Return sentences, table and notes; the answer on each set of tasks begins a line."""
+        if len(self.columns) < 2:
+            return super().text(width)
+        answers = [ComparedHeadline((said,)).text(width) for said in self.sentences]
+        return "\n".join([*answers, "", replace(self, sentences=(), columns=()).text(width)])
 
     def to_json(self) -> dict[str, Any]:
         """Return sentences, table and notes as JSON values."""
@@ -259,12 +261,15 @@ def _headline_of(
         left_out.update(dict.fromkeys(missing))
     if not any(groups) and left_out:
         raise DataError("nothing can be measured: " + "; ".join(left_out))
-    apart = tasks_told_apart([facts_of(group[0]) for group in grouped]) if len(grouped) > 1 else {}
+    facts = [facts_of(group[0]) for group in grouped]
+    apart = tasks_told_apart(facts) if len(grouped) > 1 else {}
     places = [called({k: v[i] for k, v in apart.items()}) for i in range(len(grouped))]
     if ranked:
         order = [label for columns in groups if columns for label in _order(columns)]
         labelled = {label: labelled[label] for label in dict.fromkeys([*order, *labelled])}
     found = _assembled(labelled, row_names, groups, places)
+    if facts and all(one.get("placebo") == "true" for one in facts):
+        found = replace(found, sentences=(PLACEBO, *found.sentences))
     return replace(found, notes=(*found.notes, *left_out))
 
 

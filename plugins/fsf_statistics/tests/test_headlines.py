@@ -314,9 +314,13 @@ def test_marks_hold_within_equal_tasks_only() -> None:
     other = result("b", {"random": [4] * 8, "biased": [4] * 8}, seed=1)
     found = told(one, other)
     assert {entry.mark for entry in found.table.entries} == {""}
-    assert found.sentences[0].startswith("On set 1: ")
+    assert found.sentences[0].startswith("set 1: ")
+    assert [line.partition(": ")[0] for line in found.text(500).split("\n")[:2]] == [
+        "set 1",
+        "set 2",
+    ]
     more = result("c", {"random": [4] * 9, "biased": [4] * 9})
-    assert told(one, more).sentences[1].startswith("On 9 tasks: c is near guessing")
+    assert told(one, more).sentences[1].startswith("9 tasks: c is near guessing")
 
 
 def record(*cautions: str) -> RunRecord:

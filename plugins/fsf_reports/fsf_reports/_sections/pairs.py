@@ -12,6 +12,7 @@ import fsf_statistics
 from fsf_reports.interfaces import ReportedRun, ReportedRuns, Section
 from fsf_reports.values import Block, Entry, Gallery, ImageGroup, Quantity, TableDeclaration, Text
 from fsf_statistics import LEAST_HARM, MOST_WRONG
+from fsframework.api.headlines import points
 from fsframework.values import ImagePool, IntArray
 
 __all__ = ["HarmfulPairs"]
@@ -55,9 +56,10 @@ class HarmfulPairs(Section):
         yield Text(
             (
                 "A pair of a class and a word is reported if the word costs the class at least "
-                f"{100 * LEAST_HARM:g} points, and at most {100 * MOST_WRONG:g} % of the pairs of "
-                "a table are expected to be harmless. Words joined by + cannot be told apart in "
-                "the class. A word stands for everything that occurs together with it.",
+                f"{100 * LEAST_HARM:g} points. Up to {100 * MOST_WRONG:g} % of the listed pairs "
+                "are false: their words are expected to do no harm. Words joined by + cannot be "
+                "told apart in the class. A word stands for everything that occurs together with "
+                "it.",
             )
         )
         for question in _QUESTIONS:
@@ -87,7 +89,7 @@ def _answered(question: str, found: list[tuple[int, ReportedRun, Any]]) -> Itera
         for row in pairs.rows
         if row.question == question
     ]
-    rows.sort(key=lambda one: -one[2].estimate.value)
+    rows.sort(key=lambda one: (one[2].false_sign, -one[2].estimate.value))
     count = sum(looked.values())
     if not rows:
         yield Text((f"{title}: of {count:,} pairs looked at, none is reported.",))
@@ -99,23 +101,23 @@ def _answered(question: str, found: list[tuple[int, ReportedRun, Any]]) -> Itera
         "Share wrong: expected share of harmless pairs among this one and the more certain ones.",
     ]
     if len(rows) > len(shown):
-        notes.append(f"The {len(rows) - len(shown):,} with the smallest costs are left out.")
+        notes.append(f"The {len(rows) - len(shown):,} least certain are left out.")
     entries = [entry for _, run, row in shown for entry in _entries(run, row)]
     names = ("method", "class", "word")
-    yield TableDeclaration(title, "the costliest pairs first", names, tuple(entries), tuple(notes))
+    yield TableDeclaration(
+        title, "the most certain pairs first", names, tuple(entries), tuple(notes)
+    )
     for number, run, row in _one_each(shown):
         yield _gallery(number, run, row)
 
 
 def _summary(title: str, rows: list[tuple[int, ReportedRun, Any]], count: int) -> str:
-    """Return how many pairs are reported, the costliest, and the words that are in most pairs."""
+    """Return how many pairs are reported, the most certain, and the words in most pairs."""
     _, run, row = rows[0]
-    cost = f"{Quantity.of(row.estimate).text()} points"
-    reported = f"{len(rows):,} of {count:,} pairs are reported"
-    said = [
-        f"{title}: {reported}.",
-        f"The costliest is {row.class_name} with {row.words}, {cost} for {run.label}.",
-    ]
+    said = [f"{title}: {len(rows):,} of {count:,} pairs are reported."]
+    if row.estimate.half_width < row.estimate.value:
+        cost = f"{points(row.estimate)} for {run.label}"
+        said.append(f"The most certain is {row.class_name} with {row.words}, {cost}.")
     words = Counter(row.words for _, _, row in rows).most_common(_MOST_WORDS)
     if len(words) > 1:
         named = ", ".join(f"{word} ({times:,})" for word, times in words)
@@ -134,7 +136,7 @@ def _entries(run: ReportedRun, row: Any) -> Iterator[Entry]:
 
 
 def _one_each(rows: list[tuple[int, ReportedRun, Any]]) -> list[tuple[int, ReportedRun, Any]]:
-    """Return the costliest rows, each pair of a class and a word once."""
+    """Return the most certain rows, each pair of a class and a word once."""
     first: dict[tuple[str, str], tuple[int, ReportedRun, Any]] = {}
     for one in rows:
         first.setdefault(one[2].names, one)
@@ -160,8 +162,7 @@ def _gallery(number: int, run: ReportedRun, row: Any) -> Gallery:
         ImageGroup(f"{row.class_name} with {row.word}, wrong most often", _some(having)),
         ImageGroup(f"{row.class_name} without it", _some(members[~has])),
     )
-    cost = Quantity.of(row.estimate)
-    title = f"{row.class_name} and {row.words}: costs {run.label} {cost.text()} points"
+    title = f"{row.class_name} and {row.words}: costs {run.label} {points(row.estimate)}"
     return Gallery(title, number, first if row.question == "tied" else second)
 
 
