@@ -261,16 +261,12 @@ def _curves(record: RunRecord) -> Iterator[str]:
 
 def _training(record: RunRecord) -> str:
     history, stages = record.training.history, record.stages
+    data = " and ".join(record.data.pretrained_on)
+    pretrained = f"weights pretrained on {data}" if data else ""
     if not history:
-        sources = [stage.init_from for stage in stages if stage.init_from]
-        pretrained = " and ".join(record.data.pretrained_on)
-        if not sources and pretrained:
-            return f"nothing was trained; weights pretrained on {pretrained}"
-        return f"nothing was trained{'; weights from ' + sources[-1] if sources else ''}"
-    start = stages[0].init_from
-    if start is None:
-        data = record.data.pretrained_on
-        start = f"weights pretrained on {' and '.join(data)}" if data else "random weights"
+        sources = [f"weights from {stage.init_from}" for stage in stages if stage.init_from]
+        return "; ".join(filter(None, ["nothing was trained", [pretrained, *sources][-1]]))
+    start = stages[0].init_from or pretrained or "random weights"
     what = f"backbone and method from {start}"
     if record.training.backbone_is_frozen:
         what = f"method only; the backbone keeps its {start}"
