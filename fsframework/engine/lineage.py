@@ -151,9 +151,7 @@ class SplitCounts:
     @property
     def as_published(self) -> bool:
         """Whether the counts are those published, or none are."""
-        if self.published is None:
-            return True
-        classes, images = self.published
+        classes, images = self.published or (self.classes, 0)
         return classes == self.classes and images in (0, self.images)
 
 

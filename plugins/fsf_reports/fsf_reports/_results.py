@@ -223,7 +223,7 @@ class Results:
         first = next(iter(of.values()), ())
         shared = [one for one in first if all(one in own for own in of.values())]
         others = footnotes({k: [one for one in own if one not in shared] for k, own in of.items()})
-        return (*(one[:1].upper() + one[1:] for one in shared), *others)
+        return (*shared, *others)
 
     @property
     def left_told(self) -> str:
