@@ -39,10 +39,5 @@ def words_of(record: RunRecord) -> str:
 
 def intervals_of(record: RunRecord) -> str:
     """Return level, scope and estimator of the intervals; a slash separates different ones."""
-    estimates = record.estimates.values()
-    parts = (
-        [f"{100 * e.level:g} %" for e in estimates],
-        [e.scope for e in estimates],
-        [e.estimator for e in estimates],
-    )
-    return " ".join("/".join(dict.fromkeys(part)) for part in parts).strip()
+    told = [(f"{100 * e.level:g} %", e.scope, e.estimator) for e in record.estimates.values()]
+    return " ".join("/".join(dict.fromkeys(part)) for part in zip(*told, strict=True))

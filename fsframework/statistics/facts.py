@@ -144,7 +144,8 @@ def matching_runs(selector: str, records: Mapping[str, RunRecord], place: str) -
     Args:
         selector: facts separated by commas, such as ``method=ncc,shot=5``; names as in
             ``facts_of``, of options also their last names, ``status``, ``seed`` (of training) and
-            ``tasks`` (per arm). In a value ``*`` stands for anything.
+            ``tasks`` (per arm). In a value ``*`` stands for anything. A component's plugin name
+            stands for it with any argument; data may be called what notes call them.
         records: by name of the run.
         place: where the runs are, for messages.
 
@@ -166,7 +167,7 @@ def matching_runs(selector: str, records: Mapping[str, RunRecord], place: str) -
         left = {
             run: one
             for run, one in left.items()
-            if any(_equal(one.get(name, ""), value) for name in names)
+            if any(_is_called(records[run], one, name, value) for name in names)
         }
         if not left:
             there = f"; {asked} is {' or '.join(values[:8])}" if values else ""
@@ -196,6 +197,14 @@ def _named(asked: str, known: Sequence[str]) -> list[str]:
     name = asked.replace("-", "_")
     name = {"seed": "training_seed", "tasks": "count", "detector": "words"}.get(name, name)
     return [name] if name in known else [one for one in known if one.rpartition(".")[2] == name]
+
+
+def _is_called(record: RunRecord, facts: Mapping[str, str], name: str, asked: str) -> bool:
+    """Return whether a fact has the asked value, or its component or data go by that name too."""
+    component = record.components.get(name)
+    names = [component.name, component.added_as or ""] if component is not None else []
+    of_data = [record.data.name] if name == "dataset" else []
+    return any(_equal(text, asked) for text in (facts.get(name, ""), *names, *of_data))
 
 
 def _equal(value: str, asked: str) -> bool:

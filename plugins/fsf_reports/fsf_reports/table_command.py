@@ -132,5 +132,5 @@ def _print(made: TableDeclaration, digits: int) -> None:
     heads, cells = as_text(made, digits)
     render.print_table(heads, cells)
     click.echo()
-    for text in filter(None, (caption(made), notes(made))):
+    for text in filter(None, (caption(made), notes(made, "*"))):
         click.echo(text)
