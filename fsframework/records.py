@@ -253,6 +253,11 @@ class DataRecord:
     unknown_weights: tuple[str, ...] = ()
     weights_from: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def seen(self) -> tuple[object, ...]:
+        """All that the weights were trained on; empty if nothing has trained them."""
+        return (*self.pretrained_on, *self.trained_on, *self.unknown_weights)
+
 
 @dataclass(frozen=True)
 class ImportedRecord:

@@ -19,19 +19,16 @@ def dataset_of(record: RunRecord) -> str:
     component = record.components.get("dataset")
     if component is None:
         return record.data.name
-    added = component.added_as
-    if added is None or added == component.name:
+    if component.added_as in (None, component.name):
         return component.called
-    return f"{added} ({component.called})"
+    return f"{component.added_as} ({component.called})"
 
 
 def words_of(record: RunRecord) -> str:
     """Return where the words of the images come from, and which were dropped."""
     detector, settings = record.components.get("detector"), record.settings
     usual = "those of the tasks" if settings.get("task_file") else "the data set's own"
-    source = settings.get("attributes") or usual
-    if detector is not None:
-        source = f"detected by {detector.called}"
+    source = f"detected by {detector.called}" if detector else settings.get("attributes") or usual
     dropped = {
         name: text_of(settings[name])
         for name, usual in _DROPPING.items()
@@ -42,10 +39,5 @@ def words_of(record: RunRecord) -> str:
 
 def intervals_of(record: RunRecord) -> str:
     """Return level, scope and estimator of the intervals; a slash separates different ones."""
-    estimates = record.estimates.values()
-    parts = (
-        [f"{100 * e.level:g} %" for e in estimates],
-        [e.scope for e in estimates],
-        [e.estimator for e in estimates],
-    )
-    return " ".join("/".join(dict.fromkeys(part)) for part in parts).strip()
+    told = [(f"{100 * e.level:g} %", e.scope, e.estimator) for e in record.estimates.values()]
+    return " ".join("/".join(dict.fromkeys(part)) for part in zip(*told, strict=True))

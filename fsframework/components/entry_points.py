@@ -129,5 +129,5 @@ def packaged(path: Path) -> Path:
         raise DataError(f"{path} is in two packages: {found[0]} and {found[1]}; uninstall one")
     if beside and not found:
         known = ", ".join(str(path.parent / place.name) for place in beside)
-        raise DataError(f"{path}: no such file; installed packages have {known}")
+        raise DataError(f"{path}: no such task set or model; installed packages have {known}")
     return found[0] if found else path

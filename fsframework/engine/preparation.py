@@ -527,11 +527,11 @@ def tasks_of_file(
             f"{called} holds the tasks to evaluate; leave out sampler, way, shot, queries and "
             "number of tasks"
         )
-    if trains:
-        _demand_splits(experiment, list(dataset.splits))
     arms = read_arms(file)
     opened = dataset, session, experiment.detector is not None
     split, pool, notes = pool_of_tasks(arms, file, called, experiment, *opened)
+    if trains:
+        _demand_splits(experiment, list(dataset.splits))
     if split != "test":
         experiment = _on_split(experiment, split)
     return FoundTasks(experiment, pool, arms, (), notes)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from pathlib import PurePath
 from typing import Any
 
 from fsframework.errors import OptionError, RecordError, close_matches
@@ -13,8 +14,8 @@ from fsframework.records import RunRecord
 from fsframework.values import text_table
 
 __all__ = [
-    "called", "facts_of", "labelled", "matching_runs", "select_run", "selects", "text_of",
-    "told_apart",
+    "called", "facts_of", "labelled", "matching_runs", "select_run", "selects",
+    "source_of_words", "text_of", "told_apart",
 ]  # fmt: skip
 
 _NO_FACTS = ("broken", "device", "interval", "level", "offline", "tensorboard", "tasks")
@@ -22,12 +23,11 @@ _NO_FACTS = ("broken", "device", "interval", "level", "offline", "tensorboard", 
 
 _LEADING = (
     "method", "dataset", "backbone", "way", "shot", "queries", "count", "recipe", "sampler",
-    "detector",
+    "words",
 )  # fmt: skip
 
 _PLAIN = (
-    "data", "dataset", "backbone", "method", "detector", "sampler", "recipe", "tasks", "run",
-    "folder",
+    "data", "dataset", "backbone", "method", "words", "sampler", "recipe", "tasks", "run", "folder",
 )  # fmt: skip
 """Facts whose value says enough."""
 
@@ -43,9 +43,9 @@ def facts_of(record: RunRecord) -> dict[str, str]:
     """Return what may tell a run from others, by name, the most telling facts first.
 
     ``method``, ``dataset``, ``backbone``, ``way``, ``shot``, ``queries``, ``count`` (tasks per
-    arm), ``recipe``, ``sampler``, ``detector``; the options of all components, such as
-    ``dataset.strength``; the settings, such as ``task_seed``; the options of training, such as
-    ``training.epochs``, separated by ``;`` where there are several stages.
+    arm), ``recipe``, ``sampler``, ``words`` (their detector, file or column); the options of all
+    components, such as ``dataset.strength``; the settings, such as ``task_seed``; the options of
+    training, such as ``training.epochs``, separated by ``;`` where there are several stages.
     """
     shown = {role: one.called for role, one in record.components.items()}
     found: dict[str, Any] = {role: shown.pop(role, None) for role in ("method", "dataset")}
@@ -55,7 +55,8 @@ def facts_of(record: RunRecord) -> dict[str, str]:
     if (tested := record.tested) is not None:
         found |= {"way": tested.n_way, "shot": tested.n_shot, "queries": tested.n_query}
         found["count"] = tested.n_tasks
-    found |= {"recipe": record.settings.get("recipe"), **shown}
+    words = source_of_words(shown.pop("detector", None), record.settings)
+    found |= {"recipe": record.settings.get("recipe"), **shown, "words": words}
     for role in ("method", "dataset", "sampler", "detector", "backbone"):
         if role in record.components:
             options = record.components[role].options
@@ -65,6 +66,15 @@ def facts_of(record: RunRecord) -> dict[str, str]:
         values = [text_of(stage.options.get(name)) for stage in record.stages]
         found[f"training.{name}"] = ";".join(values)
     return {name: text_of(value) for name, value in found.items()}
+
+
+def source_of_words(detector: str | None, settings: Mapping[str, Any]) -> str:
+    """Return the detector, file or column of the words; empty for the data set's own.
+
+    >>> source_of_words(None, {"attributes": "tables/words.csv"})
+    'words.csv'
+    """
+    return detector or PurePath(settings.get("attributes") or "").name
 
 
 def told_apart(
@@ -125,7 +135,7 @@ def selects(text: str) -> bool:
     (True, True, False)
     """
     name, equals, _ = text.partition("=")
-    return bool(equals) and (name.strip() in _LEADING or "." in name)
+    return bool(equals) and (name.strip() in (*_LEADING, "detector") or "." in name)
 
 
 def matching_runs(selector: str, records: Mapping[str, RunRecord], place: str) -> list[str]:
@@ -134,7 +144,8 @@ def matching_runs(selector: str, records: Mapping[str, RunRecord], place: str) -
     Args:
         selector: facts separated by commas, such as ``method=ncc,shot=5``; names as in
             ``facts_of``, of options also their last names, ``status``, ``seed`` (of training) and
-            ``tasks`` (per arm). In a value ``*`` stands for anything.
+            ``tasks`` (per arm). In a value ``*`` stands for anything. A component's plugin name
+            stands for it with any argument; data may be called what notes call them.
         records: by name of the run.
         place: where the runs are, for messages.
 
@@ -156,7 +167,7 @@ def matching_runs(selector: str, records: Mapping[str, RunRecord], place: str) -
         left = {
             run: one
             for run, one in left.items()
-            if any(_equal(one.get(name, ""), value) for name in names)
+            if any(_is_called(records[run], one, name, value) for name in names)
         }
         if not left:
             there = f"; {asked} is {' or '.join(values[:8])}" if values else ""
@@ -184,8 +195,16 @@ def select_run(selector: str, records: Mapping[str, RunRecord], place: str) -> s
 
 def _named(asked: str, known: Sequence[str]) -> list[str]:
     name = asked.replace("-", "_")
-    name = {"seed": "training_seed", "tasks": "count"}.get(name, name)
+    name = {"seed": "training_seed", "tasks": "count", "detector": "words"}.get(name, name)
     return [name] if name in known else [one for one in known if one.rpartition(".")[2] == name]
+
+
+def _is_called(record: RunRecord, facts: Mapping[str, str], name: str, asked: str) -> bool:
+    """Return whether a fact has the asked value, or its component or data go by that name too."""
+    component = record.components.get(name)
+    names = [component.name, component.added_as or ""] if component is not None else []
+    of_data = [record.data.name] if name == "dataset" else []
+    return any(_equal(text, asked) for text in (facts.get(name, ""), *names, *of_data))
 
 
 def _equal(value: str, asked: str) -> bool:

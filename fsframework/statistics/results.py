@@ -136,9 +136,10 @@ def grouped_by_tasks(results: Sequence[MethodResult]) -> list[list[MethodResult]
 def cautions_of(records: Mapping[str, Sequence[RunRecord]]) -> dict[str, tuple[str, ...]]:
     """Return by label what to print under a table of runs.
 
-    That is their own cautions; and where they were computed with different numbers of PyTorch
-    threads and anything was trained, these numbers: sums of floating-point numbers depend on how
-    they are split among threads, and a training amplifies the difference.
+    That is their own cautions; that nothing was trained, where others are of trained weights; and
+    where they were computed with different numbers of PyTorch threads and anything was trained,
+    these numbers: sums of floating-point numbers depend on how they are split among threads, and a
+    training amplifies the difference.
 
     Args:
         records: of the runs of each label.
@@ -146,9 +147,12 @@ def cautions_of(records: Mapping[str, Sequence[RunRecord]]) -> dict[str, tuple[s
     every = [record for own in records.values() for record in own]
     threads = {record.environment.threads for record in every} - {0}
     differ = len(threads) > 1 and any(record.training.history for record in every)
+    trained = any(record.data.seen for record in every)
     found = {}
     for label, own in records.items():
         said = [caution for record in own for caution in record.cautions]
+        if trained and any(record.method and not record.data.seen for record in own):
+            said.append("nothing was trained or loaded; other methods here have trained weights")
         said += [
             f"computed with {n} PyTorch thread{'s' if n > 1 else ''}; other numbers of threads "
             "train slightly different weights"

@@ -136,9 +136,8 @@ class Estimate:
     @property
     def between_seeds(self) -> str:
         """The standard deviation between seeds as text, empty with one seed."""
-        if self.seed_deviation is None:
-            return ""
-        return self._number(self.seed_deviation) + " %" * self.share
+        found = self.seed_deviation
+        return "" if found is None else self._number(found) + " %" * self.share
 
     def __str__(self) -> str:
         interval = "" if math.isnan(self.low) else f" ± {self._number(self.half_width)}"
@@ -146,7 +145,7 @@ class Estimate:
         return self._number(self.value) + interval + " %" * self.share + none
 
     def _number(self, value: float) -> str:
-        return f"{100 * value:.1f}" if self.share else f"{value:.4f}"
+        return (f"{100 * value:z.1f}" if self.share else f"{value:z.4f}").replace("-", "−")
 
     def _repr_html_(self) -> str:
         scope = f"{100 * self.level:g} % {self.scope} interval, {self.estimator}"

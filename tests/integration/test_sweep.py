@@ -68,6 +68,16 @@ def test_every_combination_is_one_run(fsf: Fsf, tmp_path: Path) -> None:
     assert [line[:2] for line in lines[1:3]] == [["ncc", "2"], ["protonet", "2"]]
 
 
+def test_a_row_that_nothing_trained_is_named_beside_a_trained_one(fsf: Fsf) -> None:
+    little = ("-o", "training.steps=1", "-o", "training.validation_tasks=1", "--shot", "1")
+    for epochs, told in (("1", ["ncc"]), ("0", [])):
+        done = fsf("sweep", "--method", "ncc,protonet", "--recipe", "none", *little, *SMALL[:-2],
+                   "-o", f"training.epochs={epochs}")  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        said = [line for line in done.stdout.splitlines() if "nothing was trained" in line]
+        assert [line.removeprefix("note: ").partition(":")[0] for line in said] == told
+
+
 def test_rows_of_other_tasks_say_so(fsf: Fsf, tmp_path: Path) -> None:
     config = """
         [grid]

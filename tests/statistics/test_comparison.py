@@ -335,7 +335,7 @@ def test_names_of_tasks_and_scoring_must_be_the_same() -> None:
     long, short = known_by_name("a", [0.5] * 6), known_by_name("b", [0.5] * 4)
     with pytest.raises(DataError, match="6, the second 4 tasks"):
         comparable([long, short])
-    with pytest.raises(DataError, match="'birds' and 'cats' .*by_tasks=True"):
+    with pytest.raises(DataError, match="'birds', the second 'cats' .*by_tasks=True"):
         comparable([long, known_by_name("b", [0.5] * 6, "cats")])
     one, two = result("a"), result("b")
     by_class = dataclasses.replace(two.outcomes["random"], query_batch="class")

@@ -28,6 +28,10 @@ _OPEN_AND_CLOSED = (
     'Lafargue, Smith, Vermet, Löwe, Reid, Valmadre and Gripon 2024, "Oops, I Sampled it Again: '
     'Reinterpreting Confidence Intervals in Few-Shot Learning"'
 )
+_IMAGENET = (
+    'Deng, Dong, Socher, Li, Li and Fei-Fei 2009, "ImageNet: A Large-Scale Hierarchical Image '
+    'Database"'
+)
 _IMAGE_LEVEL = (
     'Mentch and Hooker 2016, "Quantifying Uncertainty in Random Forests via Confidence Intervals '
     'and Hypothesis Tests"; Wager, Hastie and Efron 2014, "Confidence Intervals for Random '
@@ -81,7 +85,8 @@ def citations(records: Iterable[Mapping[str, Any]], data: Mapping[str, str] | No
     """Return BibTeX of what runs used: their plugins, data, intervals, and this software.
 
     A plugin declares its source in its docstring: ``Source: Snell, Swersky and Zemel 2017,
-    "Prototypical Networks for Few-shot Learning"``.
+    "Prototypical Networks for Few-shot Learning"``. If a source depends on the options, a class
+    method ``sources`` takes these and returns it in the same form.
 
     Args:
         records: of the runs, as ``run.json`` holds them.
@@ -93,12 +98,12 @@ def citations(records: Iterable[Mapping[str, Any]], data: Mapping[str, str] | No
     for record in records:
         versions |= _versions(record)
         for plugin in _plugins(record):
-            references, of = list(_declared(plugin)), f"{plugin['kind']} {plugin['name']}"
+            references, of = list(_declared(plugin, record)), f"{plugin['kind']} {plugin['name']}"
             for reference in references:
                 _add(found, reference, of)
             if not references:
                 silent[of] = None
-        for reference, of in _of_intervals(record):
+        for reference, of in (*_of_pretraining(record), *_of_intervals(record)):
             _add(found, reference, of)
     for name, told in (data or {}).items():
         for reference in _parsed(_DATA, told):
@@ -143,6 +148,14 @@ def _versions(record: Mapping[str, Any]) -> dict[str, str]:
     return {**packages, **({"fsframework": environment["fsframework"]} if environment else {})}
 
 
+def _of_pretraining(record: Mapping[str, Any]) -> Iterator[tuple[_Reference, str]]:
+    """Yield the source of ImageNet if weights were pretrained on it."""
+    for name in (record["data"] or {}).get("pretrained_on", ()):
+        if "imagenet-" in name:
+            for reference in _parsed(_PAPER, _IMAGENET):
+                yield reference, f"pretraining on {name}"
+
+
 def _of_intervals(record: Mapping[str, Any]) -> Iterator[tuple[_Reference, str]]:
     """Yield the sources of the kinds of intervals, and what they are the source of."""
     for estimate in record["estimates"].values():
@@ -152,16 +165,19 @@ def _of_intervals(record: Mapping[str, Any]) -> Iterator[tuple[_Reference, str]]
             yield reference, f"intervals {estimate['estimator']}"
 
 
-def _declared(plugin: Mapping[str, Any]) -> Iterator[_Reference]:
+def _declared(plugin: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[_Reference]:
     """Yield the publications that an installed plugin declares; none for a file of one's own."""
     module, _, name = plugin["target"].partition(":")
     try:
-        told = inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
+        declared = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError):
         return
     pattern = _DATA if plugin["kind"] == "dataset" else _PAPER
-    for source in _SOURCE.findall(told):
+    for source in _SOURCE.findall(inspect.getdoc(declared) or ""):
         yield from _parsed(pattern, " ".join(source.split()))
+    component = record["components"].get(plugin["kind"])
+    if hasattr(declared, "sources") and component and component["name"] == plugin["name"]:
+        yield from _parsed(pattern, declared.sources(component["options"]))
 
 
 def _parsed(pattern: re.Pattern[str], text: str) -> Iterator[_Reference]:

@@ -201,7 +201,7 @@ def _by_arm(results: Results, wanted: Wanted) -> FigureDeclaration:
 def _short(gap: Quantity) -> str:
     """Return a gap with one digit, as there are many beside each other."""
     half = f" ± {gap.half_width:.1f}" if gap.has_interval else ""
-    return f"{gap.value:+.1f}{half}".replace("-", "−")
+    return f"{gap.value:+z.1f}{half}".replace("-", "−")
 
 
 # --- dots and whiskers ------------------------------------------------------------------------

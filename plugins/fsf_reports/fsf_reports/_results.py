@@ -223,7 +223,7 @@ class Results:
         first = next(iter(of.values()), ())
         shared = [one for one in first if all(one in own for own in of.values())]
         others = footnotes({k: [one for one in own if one not in shared] for k, own in of.items()})
-        return (*(one[:1].upper() + one[1:] for one in shared), *others)
+        return (*shared, *others)
 
     @property
     def left_told(self) -> str:
@@ -364,7 +364,7 @@ def reading(estimates: Iterable[Estimate], groups: Sequence[Group], per: str = "
 
     >>> one = Estimate("acc", 0.5, 0.4, 0.6, 0.95, "closed", False, "student-t", 600, 3000)
     >>> reading([one], [])
-    '600 tasks; 95 % intervals, closed (for these data).'
+    '600 tasks; 95 % intervals over tasks drawn from these images.'
     """
     told = [one for one in estimates if one.arms] or list(estimates)
     parts = []
@@ -377,14 +377,14 @@ def reading(estimates: Iterable[Estimate], groups: Sequence[Group], per: str = "
         parts.append(f"means over {_range(seeds - {0})} training seeds")
     levels = " and ".join(f"{100 * level:g} %" for level in sorted({e.level for e in told}))
     scopes = " or ".join(_SCOPES[scope] for scope in sorted({e.scope for e in told}))
-    parts.append(f"{levels} intervals, {scopes}" if told else "no intervals")
+    parts.append(f"{levels} intervals {scopes}" if told else "no intervals")
     text = where + "; ".join(parts) + "."
     return text[:1].upper() + text[1:]
 
 
 _SCOPES: Mapping[str, str] = {
-    "closed": "closed (for these data)",
-    "open": "open (for new data)",
+    "closed": "over tasks drawn from these images",
+    "open": "over tasks and new images",
 }
 
 

@@ -33,6 +33,8 @@ __all__ = [
 
 _ABSENT = "–"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_MOST_COLUMNS = 7
+"""More do not fit a column of a page of two."""
 _LONG = 34
 """Characters of a name that is broken into lines in LaTeX."""
 
@@ -86,7 +88,7 @@ def _parts(quantity: Quantity, digits: int) -> tuple[str, str]:
     if quantity.exact:
         return _minus(quantity.text()), ""
     digits = digits if quantity.unit else digits + 2
-    number = f"{quantity.value:.{digits}f}"
+    number = f"{quantity.value:z.{digits}f}"
     if not quantity.unit and 0 < quantity.value < 0.5 * 10.0**-digits:
         number = f"<{10.0**-digits:.{digits}f}"
     if not quantity.has_interval:
@@ -94,7 +96,7 @@ def _parts(quantity: Quantity, digits: int) -> tuple[str, str]:
     above, below = quantity.high - quantity.value, quantity.value - quantity.low
     if abs(above - below) < 0.5 * 10.0**-digits:
         return _minus(number), f"± {quantity.half_width:.{digits}f}"
-    return _minus(number), _minus(f"[{quantity.low:.{digits}f}, {quantity.high:.{digits}f}]")
+    return _minus(number), _minus(f"[{quantity.low:z.{digits}f}, {quantity.high:z.{digits}f}]")
 
 
 def _minus(text: str) -> str:
@@ -107,9 +109,13 @@ def caption(table: TableDeclaration) -> str:
     return " ".join(map(_sentence, filter(None, (*of, table.title, table.reading))))
 
 
-def notes(table: TableDeclaration) -> str:
-    """Return what stands below a table: why values are missing, its notes, and its marks."""
-    return " ".join(filter(None, (_told(table), _marks(table, "Bold", "~"))))
+def notes(table: TableDeclaration, best: str = "Bold") -> str:
+    """Return what stands below a table: why values are missing, its notes, and its marks.
+
+    Args:
+        best: how the best value is marked.
+    """
+    return " ".join(filter(None, (_told(table), _marks(table, best, "~"))))
 
 
 def _told(table: TableDeclaration) -> str:
@@ -181,7 +187,7 @@ def to_csv(*tables: TableDeclaration, digits: int = 1, grouped: bool = False) ->
 # --- Markdown ---------------------------------------------------------------------------------
 
 _MARKDOWN = str.maketrans(
-    {c: f"\\{c}" for c in "\\`*_{}[]()#+!|~$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+    {c: f"\\{c}" for c in "\\`*_{}[]#+!|~$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 )
 
 
@@ -202,8 +208,9 @@ def to_markdown(table: TableDeclaration, *, digits: int = 1, grouped: bool = Fal
         lines += [
             _pipes([*map(_markdown, row.names), *map(_markdown_value, row.values)]) for row in rows
         ]
-    if below := notes(table):
-        lines += ["", _markdown(below)]
+    below = (_markdown(_told(table)), _marks(table, "Bold", "~"))
+    if any(below):
+        lines += ["", " ".join(filter(None, below))]
     return "\n".join(lines) + "\n"
 
 
@@ -217,7 +224,7 @@ def _markdown_value(value: _Value | None) -> str:
     if value.note:
         return f"{value.number} ({value.note})"
     text = " ".join(filter(None, (value.number, value.interval)))
-    return {"best": f"**{text}**", "tied": f"{text} \\~"}.get(value.mark, text)
+    return {"best": f"**{text}**", "tied": f"{text} ~"}.get(value.mark, text)
 
 
 # --- HTML -------------------------------------------------------------------------------------
@@ -333,6 +340,9 @@ def to_tex(
 ) -> str:
     """Return a ``table`` environment that needs ``booktabs`` and nothing else.
 
+    A table of more than seven columns spans both columns of a page. A rule stands between rows of
+    different tasks.
+
     Numbers have equally many decimals and are aligned at the right, intervals at their left, so
     that the decimal points of a column are below each other, also in bold.
 
@@ -341,14 +351,16 @@ def to_tex(
     """
     rows, heads = _rows(table, digits), _heads(table, grouped)
     start = len(table.row_names) - len(heads)
+    tasks = heads.index("method") if "method" in heads else 0
     widths = [max(len(row.names[start + place]) for row in rows) for place in range(len(heads))]
     share = 0.42 / max(1, sum(width > _LONG for width in widths))
     names = [rf"p{{{share:.2f}\linewidth}}" if width > _LONG else "l" for width in widths]
     spans = [r"\multicolumn{2}{c}{" + _tex(column) + "}" for column in _columns(table)]
+    environment = "table*" if len(heads) + len(spans) > _MOST_COLUMNS else "table"
     lines = [
         "% needs \\usepackage{booktabs}",
         _OTHER_CHARACTERS,
-        r"\begin{table}[t]",
+        rf"\begin{{{environment}}}[t]",
         r"\centering",
         rf"\caption{{{_tex(caption(table))}}}",
         rf"\label{{tab:{_slug(label or table.name)}}}",
@@ -364,14 +376,16 @@ def to_tex(
             span = len(heads) + 2 * len(spans)
             lines += [r"\addlinespace"] if number else []
             lines.append(rf"\multicolumn{{{span}}}{{l}}{{\textit{{{_tex(title)}}}}} \\")
-        lines += [
-            " & ".join([*map(_tex_name, row.names), *map(_tex_value, row.values)]) + r" \\"
-            for row in block
-        ]
+        for place, (_, own) in enumerate(itertools.groupby(block, lambda row: row.names[:tasks])):
+            lines += [r"\midrule"] if place else []
+            lines += [
+                " & ".join([*map(_tex_name, row.names), *map(_tex_value, row.values)]) + r" \\"
+                for row in own
+            ]
     lines += [r"\bottomrule", r"\end{tabular}"]
     if below := _tex_notes(table):
         lines += ["", r"\smallskip", rf"\parbox{{\linewidth}}{{\footnotesize {below}}}"]
-    lines.append(r"\end{table}")
+    lines.append(rf"\end{{{environment}}}")
     return "\n".join(lines) + "\n"
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import fsf_statistics
-from fsf_reports._results import Group, Results, Shown, reading
+from fsf_reports._results import Group, Results, Shown, natural, reading
 from fsf_reports.values import Entry, Quantity, TableDeclaration, table_of_headline
 from fsf_statistics import facts_of, head_of_fact, told_value
 from fsframework.errors import DataError, OptionError, argument, close_matches
@@ -20,12 +20,14 @@ from fsframework.values import Estimate
 
 __all__ = ["FACTS", "TABLES", "Request", "table"]
 
-FACTS = ("method", "data", "way", "shot", "backbone", "detector", "seeds")
+FACTS = ("method", "data", "way", "shot", "backbone", "words", "seeds")
 """What rows can be named and grouped by."""
 
 _GAP = "gap"
 _ROBUSTNESS, _LETTERS = "robustness", "letter"
 """Rows that share a letter cannot be told apart in robustness."""
+_WITHIN_TASKS = ("method", "seeds", _LETTERS)
+"""Names of rows that do not say which tasks a value is of."""
 _ALIKE = "all tasks have the same difference"
 
 
@@ -203,8 +205,8 @@ def _fact(name: str, one: Shown) -> str:
     result = one.result
     if name == "method":
         return result.label
-    if name == "data":
-        return facts_of(result)["data"]
+    if name in ("data", "words"):
+        return facts_of(result).get(name, "")
     if name in ("way", "shot"):
         return "" if result.arms is None else str(getattr(result.arms.tested, f"n_{name}"))
     if name == "seeds":
@@ -237,7 +239,7 @@ def _named(
             return cell.letters
         if name == "method":
             return cell.one.label
-        return cell.group.apart[name] if name in cell.group.apart else _fact(name, cell.one)
+        return cell.group.apart.get(name) or _fact(name, cell.one)
 
     if pivot == "shot":
         cells = sorted(cells, key=lambda cell: cell.one.n_shot)
@@ -251,9 +253,26 @@ def _named(
         about = {**cell.entry.about, **facts}
         row = tuple(told_value(told(name, cell)) for name in names)
         entries.append(dataclasses.replace(cell.entry, row=row, column=column, about=about))
-    if names and names[0] != "method":
-        entries.sort(key=lambda entry: entry.row[0])
+    constant = _constant(names, entries, request.group_by)
+    names = [name for place, name in enumerate(names) if place not in constant]
+    entries = [
+        dataclasses.replace(
+            one, row=tuple(name for place, name in enumerate(one.row) if place not in constant)
+        )
+        for one in entries
+    ]
+    tasks = [place for place, name in enumerate(names) if name not in _WITHIN_TASKS]
+    entries.sort(key=lambda entry: [natural(entry.row[place]) for place in tasks])
     return [head_of_fact(name) for name in names], entries
+
+
+def _constant(names: Sequence[str], entries: Sequence[Entry], group_by: str) -> set[int]:
+    """Return the places of names that say the same of every row."""
+    return {
+        place
+        for place, name in enumerate(names)
+        if name not in ("method", group_by) and len({entry.row[place] for entry in entries}) == 1
+    }
 
 
 def _headline(results: Results, request: Request) -> TableDeclaration:
@@ -307,8 +326,25 @@ def _title(results: Results, cells: _Cells) -> str:
 
 
 def _reading(results: Results, estimates: Iterable[Estimate]) -> str:
-    """Return data, tasks and intervals, and what is left out."""
-    return " ".join(filter(None, (reading(estimates, results.groups), results.left_told)))
+    """Return data, tasks and intervals, what all runs share, and what is left out."""
+    said = (reading(estimates, results.groups), _shared(results), results.left_told)
+    return " ".join(filter(None, said))
+
+
+def _shared(results: Results) -> str:
+    """Return queries, backbone and source of words, each if all runs have the same."""
+    queries = {group.facts.get("queries", "") for group in results.groups}
+    found = {"{} queries per class": queries}
+    for name, head in (("backbone", "backbone {}"), ("words", "words from {}")):
+        found[head] = {_fact(name, one) for one in results.shown}
+    told = [
+        head.format(*values) for head, values in found.items() if len(values) == 1 and any(values)
+    ]
+    return f"{_capital('; '.join(told))}." if told else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _terms(results: Results, cells: _Cells, heads: Sequence[str]) -> tuple[str, ...]:

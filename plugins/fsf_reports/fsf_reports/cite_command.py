@@ -38,5 +38,5 @@ def cite(run_list: tuple[str, ...], runs_dir: Path) -> None:
     if not done:
         raise RecordError(f"nothing to cite: {run_list[0]} is not finished")
     if left := [run.name for run in found if run not in done]:
-        click.echo(f"note: left out, as not finished: {', '.join(left)}", err=True)
+        click.echo(f"note: left out, not finished: {', '.join(left)}", err=True)
     click.echo(citations([run.record.to_json() for run in done]))

@@ -47,7 +47,7 @@ _SUFFIXES = (".tex", ".md", ".csv", ".html")
     "--group-by",
     metavar="NAME",
     default="",
-    help="Group rows by method, data, way, shot, backbone, detector, seeds, or an option in which "
+    help="Group rows by method, data, way, shot, backbone, words, seeds, or an option in which "
     "the tasks differ, such as strength.",
 )
 @statistic_option
@@ -132,5 +132,5 @@ def _print(made: TableDeclaration, digits: int) -> None:
     heads, cells = as_text(made, digits)
     render.print_table(heads, cells)
     click.echo()
-    for text in filter(None, (caption(made), notes(made))):
+    for text in filter(None, (caption(made), notes(made, "*"))):
         click.echo(text)

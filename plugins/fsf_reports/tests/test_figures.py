@@ -49,7 +49,7 @@ def test_both_arms_are_the_estimates_of_the_runs(
             assert same(point.y, own["wacc-biased"])
     assert made.x_axis == "Acc-R (%)"
     assert made.y_axis == "wAcc-A (%)"
-    assert "24 tasks per arm; 95 % intervals, closed" in made.notes[0]
+    assert "24 tasks per arm; 95 % intervals over tasks" in made.notes[0]
     assert made.notes[0].startswith("On planted, 3-way 1-shot: ")
 
 
@@ -147,7 +147,7 @@ def test_a_selector_means_all_runs_that_match(
     begun.save(folder / "begun")
     made = figure("arms", "shot=1", runs_dir=folder)
     assert {p.label for p in made.panels[0].series[0].points} == set(methods)
-    assert made.notes[-1] == "Left out, as not finished: begun."
+    assert made.notes[-1] == "Left out, not finished: begun."
     for words in (("table",), ("compare",), ("report",), ("figure", "arms"), ("cite",)):
         done = fsf(*words, "shot=1", "--runs-dir", str(folder))
         assert done.returncode == 0, done.stderr

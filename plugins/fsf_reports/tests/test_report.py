@@ -337,6 +337,39 @@ def test_first_party_sources_have_full_names(fsf: Any, methods: Runs, tmp_path: 
     assert "% detector vit-gpt2\n@misc{connect2022gpt2," in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("model", "key"),
+    [
+        ("tf_efficientnet_lite0", "tan2019efficientnet"),
+        ("resnet50.a1_in1k", "he2016deep"),
+        ("vit_small_patch14_dinov2.lvd142m", "dosovitskiy2021image"),
+        ("convnext_tiny", "liu2022convnet"),
+        ("mobilenetv3_small_100", "howard2019searching"),
+    ],
+)
+def test_the_family_of_a_network_and_its_training_images_are_cited(
+    fsf: Any, methods: Runs, tmp_path: Path, model: str, key: str
+) -> None:
+    record = methods["ncc"].record
+    backbone = dataclasses.replace(
+        record.components["backbone"], name="timm", options={"model": model}
+    )
+    changed = dataclasses.replace(
+        record,
+        components={**record.components, "backbone": backbone},
+        plugins=(
+            *record.plugins,
+            PluginRecord("backbone", "timm", "fsf_timm:Timm", "fsf-timm", "1"),
+        ),
+        data=dataclasses.replace(record.data, pretrained_on=("imagenet-1k",)),
+    )
+    changed.save(tmp_path / "runs" / "own")
+    done = fsf("cite", "own")
+    assert done.returncode == 0, done.stderr
+    entries = re.findall(r"^@\w+\{(\w+),$", done.stdout, re.MULTILINE)
+    assert {key, "wightman2019pytorch", "deng2009imagenet"} <= set(entries)
+
+
 def test_the_method_of_a_stage_is_cited_only_if_it_trained(fsf: Any) -> None:
     options = {**QUICK, "tasks": 4, "name": "run"}
     fsframework.run(method="ncc", training={"epochs": 0, "method": "baseline"}, **options)

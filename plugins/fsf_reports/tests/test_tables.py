@@ -61,7 +61,7 @@ def test_the_headline_is_that_of_the_public_function(one_shot: list[Path]) -> No
             continue
         own = found[entry.row, entry.column]
         assert (own.measured, own.mark) == (entry.measured, entry.mark)
-    assert "On planted, 3-way 1-shot: 24 tasks per arm; 95 % intervals, closed" in made.reading
+    assert "On planted, 3-way 1-shot: 24 tasks per arm; 95 % intervals over tasks" in made.reading
     rows = list(csv.DictReader(io.StringIO(to_csv(made))))
     for row, entry in zip(rows, made.entries, strict=True):
         if entry.measured is None:
@@ -158,7 +158,7 @@ def test_markdown_and_html_show_names_as_text(parsed: Any) -> None:
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {5}
     assert "a\\_b\\*c\\*" in text
     assert "**3.0 ± 1.2**" in text
-    assert "29.1 ± 1.2 \\~" in text
+    assert "29.1 ± 1.2 ~" in text
 
 
 def test_latex_has_the_structure_of_booktabs() -> None:
@@ -193,6 +193,23 @@ def test_latex_compiles(grouped: bool, one_shot: list[Path], tmp_path: Path) -> 
     assert (tmp_path / "paper.pdf").stat().st_size > 10_000
     wide = re.findall(r"Overfull \\hbox \(([\d.]+)pt", log)
     assert not [float(width) for width in wide if float(width) > 10]
+
+
+def test_the_caption_says_what_runs_share_and_rules_part_the_tasks(small_runs: Path) -> None:
+    made = table(small_runs)
+    [run, *_] = api.runs(small_runs)
+    shared = f"{run.record.tested.n_query} queries per class; backbone "
+    assert shared + run.record.components["backbone"].called in made.reading
+    text = to_tex(made)
+    assert r"\begin{table}[t]" in text
+    assert len(made.row_names) + len(made.columns) == 7
+    assert text.count(r"\midrule") == len({row[0] for row in made.rows}) == 2
+    assert r"\begin{table*}[t]" in to_tex(table(small_runs, group_by="backbone"))
+
+
+def test_a_value_that_rounds_to_zero_has_no_sign() -> None:
+    entries = (Entry(("a",), "v", Quantity.around(-0.04, 1.0)),)
+    assert "| a | 0.0 ± 1.0 |" in to_markdown(TableDeclaration("T", "t", ("n",), entries))
 
 
 def test_small_and_missing_values() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -18,12 +19,7 @@ from fsf_statistics._answers import (
 from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
 from fsf_statistics.task_sets import facts_of, sets_of, tasks_told_apart
-from fsframework.api.headlines import (
-    Headline,
-    gap_told,
-    limits_told,
-    reading_told,
-)
+from fsframework.api.headlines import PLACEBO, Headline, gap_told, limits_told, reading_told
 from fsframework.api.results import Comparable, results_of, statistic_of_run, statistics_of
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
@@ -265,12 +261,15 @@ def _headline_of(
         left_out.update(dict.fromkeys(missing))
     if not any(groups) and left_out:
         raise DataError("nothing can be measured: " + "; ".join(left_out))
-    apart = tasks_told_apart([facts_of(group[0]) for group in grouped]) if len(grouped) > 1 else {}
+    facts = [facts_of(group[0]) for group in grouped]
+    apart = tasks_told_apart(facts) if len(grouped) > 1 else {}
     places = [called({k: v[i] for k, v in apart.items()}) for i in range(len(grouped))]
     if ranked:
         order = [label for columns in groups if columns for label in _order(columns)]
         labelled = {label: labelled[label] for label in dict.fromkeys([*order, *labelled])}
     found = _assembled(labelled, row_names, groups, places)
+    if facts and all(one.get("placebo") == "true" for one in facts):
+        found = replace(found, sentences=(PLACEBO, *found.sentences))
     return replace(found, notes=(*found.notes, *left_out))
 
 
@@ -356,6 +355,7 @@ def _notes(
             f"Holm over all pairs, {100 * estimates[0].level:g} %)."
         )
     yield from terms
+    yield from dict.fromkeys(same for columns in groups for same in _the_same(columns))
     failed = {label: [f"{row.reason}."] for label, row in rows.items() if row.result is None}
     yield from (f"–: {note}" for note in footnotes(failed))
     for columns in groups:
@@ -364,6 +364,19 @@ def _notes(
         )
     done = {label: row.result for label, row in rows.items() if row.result is not None}
     yield from _shared_first(cautions_of({label: one.records for label, one in done.items()}))
+
+
+def _the_same(columns: Sequence[Column]) -> Iterator[str]:
+    """Yield which rows have equal values in every task of every arm: they may be one model."""
+    arms = [c for c in columns if c.compared is not None and len(c.measure.arms) == 1]
+    same: dict[str, list[str]] = {}
+    for first, second in itertools.combinations(arms[0].values if arms else (), 2):
+        alike = all(column.alike(first, second) for column in arms)
+        if alike and not any(first in others for others in same.values()):
+            same.setdefault(first, []).append(second)
+    for first, others in same.items():
+        names = names_told([columns[0].name(label) for label in (first, *others)])
+        yield f"note: {names} have equal values in every task: one model or one file, given twice?"
 
 
 def _shared_first(said: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fsframework.statistics.facts import text_of, told_apart
+from fsframework.statistics.facts import source_of_words, text_of, told_apart
 from fsframework.statistics.results import MethodResult, grouped_by_tasks
 
 __all__ = [
@@ -104,9 +104,12 @@ def options_of_tasks(
     """
     found: dict[str, str] = {}
     for role in _MAKE_TASKS:
-        if role in components:
-            name, options = components[role]
-            found |= {role: name, **{f"{role}.{key}": text_of(v) for key, v in options.items()}}
+        name, options = components.get(role, ("", {}))
+        if role == "detector":
+            found["words"] = source_of_words(name, settings)
+        elif name:
+            found[role] = name
+        found |= {f"{role}.{key}": text_of(v) for key, v in options.items()}
     told = {name: settings.get(name) for name in _SET_TASKS}
     return found | {name: text_of(value) for name, value in told.items() if value is not None}
 

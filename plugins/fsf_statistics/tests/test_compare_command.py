@@ -119,6 +119,20 @@ def test_threads_are_told_where_a_run_was_trained_and_they_differ(
     assert "one, plain: computed with 1 PyTorch thread;" in ranked.stdout
 
 
+def test_a_network_that_nothing_trained_is_named_beside_a_trained_one(fsf: Fsf) -> None:
+    for method, training in (("protonet", TRAINED), ("ncc", UNTRAINED), ("logistic", UNTRAINED)):
+        api.run(method=method, name=method, training=training, sampler="random", **TINY)
+    taught = api.load_run("protonet").folder
+    api.run(name="taught", model=taught, sampler="random", **TINY)
+    for every in (("compare", "runs"), ("table", "runs")):
+        [said] = [line for line in fsf(*every).stdout.splitlines() if "nothing was trained" in line]
+        names, _, _ = said.removeprefix("note: ").partition(":")
+        assert sorted(names.split(", ")) == ["logistic", "ncc"]
+    for alike in (("ncc", "logistic"), ("protonet", "taught")):
+        done = fsf("compare", *alike)
+        assert (done.returncode, "nothing was trained" in done.stdout) == (0, False), done.stderr
+
+
 def test_runs_of_several_seeds_are_one_row(fsf: Fsf) -> None:
     small = {"dataset": {"name": "planted", "n_per_class": 12, "size": 16}, "queries": 3}
     common = {**TINY, **small, "way": 3, "tasks": 20, "sampler": "random", "training": UNTRAINED}

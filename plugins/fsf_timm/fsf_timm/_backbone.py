@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fsf_timm._library import create, load_timm, pretrained_config
 from fsf_timm._packages import installed_models
-from fsf_timm._provenance import trained_on
+from fsf_timm._provenance import sources_of, trained_on
 from fsf_timm._published import PUBLISHED, published_tensors
 from fsf_timm._weights import file_of, fill, read_config, read_tensors
 from fsframework.interfaces import Backbone, DataError, OptionError, Preprocessing
@@ -73,6 +73,11 @@ class Timm(Backbone):
     def installed(cls) -> Sequence[str]:
         """Return the models whose weights come as a package, the smallest first."""
         return installed_models()
+
+    @classmethod
+    def sources(cls, options: Mapping[str, Any]) -> str:
+        """Return the publication of a model's family, which `fsf cite` prints too."""
+        return sources_of(str(options["model"]))
 
     def __init__(  # noqa: PLR0913 - its parameters are the options
         self,

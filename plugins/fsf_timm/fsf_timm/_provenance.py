@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["trained_on"]
+__all__ = ["sources_of", "trained_on"]
 
 _DATA: tuple[tuple[str, str], ...] = (
     (r"in1k", "imagenet-1k"),
@@ -40,6 +40,47 @@ _DATA: tuple[tuple[str, str], ...] = (
     (r"sa1b", "sa-1b"),
 )
 """Pattern in a tag and the data set that it means. Not every tag names its data."""
+
+
+_FAMILIES: tuple[tuple[str, str], ...] = (
+    (
+        r"(tf_)?efficientnet_(b\d|l2|lite\d)",
+        'Tan and Le 2019, "EfficientNet: Rethinking Model Scaling for Convolutional Neural '
+        'Networks"',
+    ),
+    (
+        r"resnet\d+(\.|$)",
+        'He, Zhang, Ren and Sun 2016, "Deep Residual Learning for Image Recognition"',
+    ),
+    (
+        r"vit_(tiny|small|base|large|huge)_patch",
+        'Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words: Transformers for Image '
+        'Recognition at Scale"',
+    ),
+    (
+        r"convnext_(tiny|small|base|large|xlarge)",
+        'Liu, Mao, Wu, Feichtenhofer, Darrell and Xie 2022, "A ConvNet for the 2020s"',
+    ),
+    (
+        r"mobilenetv2_",
+        'Sandler, Howard, Zhu, Zhmoginov and Chen 2018, "MobileNetV2: Inverted Residuals and '
+        'Linear Bottlenecks"',
+    ),
+    (r"(tf_)?mobilenetv3_", 'Howard et al. 2019, "Searching for MobileNetV3"'),
+)
+"""Pattern of the names of a family and its publication; other models have that of timm only."""
+
+
+def sources_of(model: str) -> str:
+    """Return the publication of the family of a model; empty where it is not known.
+
+    >>> sources_of("resnet50.a1_in1k")
+    'He, Zhang, Ren and Sun 2016, "Deep Residual Learning for Image Recognition"'
+    >>> sources_of("resnetv2_50")
+    ''
+    """
+    name = model.rpartition("/")[2]
+    return next((told for pattern, told in _FAMILIES if re.match(pattern, name)), "")
 
 
 def trained_on(tag: str) -> str:

@@ -94,6 +94,11 @@ def check_result(run: fsf.Run, session: Session) -> None:
         FsfError: it does not; the message names the run or the file.
     """
     record, folder = run.record, run.folder
+    if record.status == "unfinished":
+        raise DataError(
+            f"{folder}: is unfinished; run the command that made it again to finish it, or to see "
+            "why it stops"
+        )
     if record.status != "finished" or record.method is None:
         raise DataError(f"{folder}: is not a finished run of a method")
     outcomes, pool = run.outcomes, run.pool

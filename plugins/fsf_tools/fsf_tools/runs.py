@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["runs"]
 
 _USUAL = (
-    *("run", "status", "method", "dataset", "way", "shot", "training-seed", "backbone", "sampler"),
-    *("tasks", "task-seed", "epochs", "recipe", "date", "estimates"),
+    *("run", "status", "method", "dataset", "way", "shot", "words", "training-seed", "backbone"),
+    *("sampler", "tasks", "task-seed", "epochs", "recipe", "date", "estimates"),
 )
 _SPARE = (
     *("recipe", "epochs", "date", "task-seed", "sampler", "tasks", "backbone", "status"),
-    *("training-seed", "way", "shot", "dataset"),
+    *("training-seed", "way", "shot", "dataset", "words"),
 )
 """Columns left out on a narrow terminal, in this order."""
 
@@ -81,7 +81,9 @@ def list_runs(
     if selectors:
         found = Runs(_selected(found, selectors, runs_dir))
     rows = [(run, {**run.settings, **run.estimates}) for run in found]
-    names = [name.strip() for name in (columns or ",".join(_USUAL)).split(",") if name.strip()]
+    left_out = () if len({row["words"] for _, row in rows}) > 1 else ("words",)
+    usual = [name for name in _USUAL if name not in left_out]
+    names = [name.strip() for name in (columns or ",".join(usual)).split(",") if name.strip()]
     order = [sort.removeprefix("-")] if sort else []
     _check_columns([*names, *order], found)
     if sort is not None:

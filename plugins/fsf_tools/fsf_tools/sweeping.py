@@ -33,7 +33,8 @@ from fsframework.api.running import Run, Runs
 from fsframework.api.session import Session, open_session
 from fsframework.errors import OptionError, UnknownPlugin, argument
 from fsframework.statistics.facts import facts_of
-from fsframework.values import html_table, text_table
+from fsframework.statistics.results import cautions_of
+from fsframework.values import footnotes, html_table, text_table
 
 __all__ = ["Finished", "SweepRow", "plan_sweep", "sweep"]
 
@@ -94,6 +95,12 @@ class Finished:
         )
 
     @property
+    def _axes(self) -> list[str]:
+        """The options that tell rows apart; all of them if there is one row."""
+        tags = self.rows[0].tags
+        return [axis for axis in tags if len({row.tags[axis] for row in self.rows}) > 1] or [*tags]
+
+    @property
     def warnings(self) -> list[str]:
         """What must stand below the table: that not all rows have the same tasks."""
         digests = {
@@ -106,9 +113,20 @@ class Finished:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the estimates must know, each sentence once."""
-        of_rows = [note for row in self.rows if row.group for note in row.group.notes]
+        of_rows = [note for row in self.rows if row.group for note in row.group.seed_notes]
         cautions = [caution for run in self.runs for caution in run.record.cautions]
-        return tuple(dict.fromkeys([*of_rows, *cautions]))
+        records = {
+            ", ".join(str(row.tags[axis]) for axis in self._axes): [
+                one.record for one in row.group.runs
+            ]
+            for row in self.rows
+            if row.group
+        }
+        of_some = {
+            label: [one for one in said if one not in cautions]
+            for label, said in cautions_of(records).items()
+        }
+        return tuple(dict.fromkeys([*of_rows, *cautions, *footnotes(of_some)]))
 
     def to_json(self) -> dict[str, Any]:
         """Return every experiment, and the estimates over seeds, as JSON values."""
@@ -124,8 +142,7 @@ class Finished:
         The columns are those of the answer of a single run, after way, shot, split and number of
         tasks where rows differ in them; a line without a finished run has dashes.
         """
-        tags = self.rows[0].tags
-        axes = [axis for axis in tags if len({row.tags[axis] for row in self.rows}) > 1] or [*tags]
+        axes = self._axes
         first = next((row.group for row in self.rows if row.group), None)
         estimates = headline_of_run(first).estimates if first else {}
         names = {head: one.name for head, one in estimates.items()}

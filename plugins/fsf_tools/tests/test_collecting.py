@@ -75,7 +75,7 @@ def test_a_run_that_does_not_check_is_refused_in_a_sentence_of_its_own(
     assert done.returncode == 2
     refused = [line for line in done.stderr.splitlines() if line.startswith("refused: ")]
     assert len(refused) == 5
-    for told in ("wacc-gap", "another version", "not a finished run", "cub/fewstab-5w1s-v1",
+    for told in ("wacc-gap", "another version", "is unfinished", "cub/fewstab-5w1s-v1",
                  "mixed/outcomes-biased.parquet"):  # fmt: skip
         assert sum(told in line for line in refused) == 1, (told, refused)
     names = {one.name for one in (tmp_path / "results").iterdir()}

@@ -14,6 +14,7 @@ import pytest
 import fsframework
 from fsframework.errors import RecordError
 from tests.conftest import Fsf
+from tests.toys import image_folder
 
 RUN = (
     "run", "--json", "--method", "ncc", "--sampler", "random", "--way", "2", "--shot", "1",
@@ -66,6 +67,19 @@ def test_runs_are_selected_by_what_they_are(fsf: Fsf) -> None:
     ):  # fmt: skip
         done = fsf("runs", "list", selector)
         assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+
+
+def test_data_are_selected_by_plugin_and_by_the_name_that_notes_use(
+    fsf: Fsf, tmp_path: Path
+) -> None:
+    image_folder(tmp_path / "birds", "ab", each=6)
+    for data, name in ((f"folder:{tmp_path / 'birds'}", "of-files"), ("planted", "made")):
+        done = fsf(*RUN[:-4], "--dataset", data, "--name", name, "--split", "all", "--tasks", "3")
+        assert done.returncode == 0, done.stderr
+    for selector in ("dataset=folder", "dataset=Birds", "dataset=folder:*", "dataset=*birds"):
+        assert names(fsf, selector) == ["of-files"]
+    assert names(fsf, "dataset=planted") == ["made"]
+    assert fsf("runs", "list", "dataset=bird").returncode == 2
 
 
 @pytest.mark.usefixtures("three")

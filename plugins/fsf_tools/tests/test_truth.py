@@ -91,6 +91,7 @@ def test_a_column_of_a_data_set_is_a_truth(fsf: Fsf, tmp_path: Path) -> None:
         (("words.parquet", "--column", "place"), ("words.parquet", "--truth")),
         (("captions.csv", "--truth", "other.csv", "--column", "place"), ("'a'", "'x'")),
         (("other.csv", "--column", "place"), ("other.csv", "caption", "place")),
+        (("coded.csv", "--column", "a"), ("--words 0=", "--words 1=", " a ")),
         (("captions.csv", "--truth", "planted", "--column", "place"), ("place", "background")),
     ],
 )
@@ -99,10 +100,26 @@ def test_bad_input_is_named(
 ) -> None:
     (tmp_path / "captions.csv").write_text(CAPTIONS)
     (tmp_path / "other.csv").write_text("key,place\nx,water\n")
+    (tmp_path / "coded.csv").write_text("key,a,caption\nx,1,a lake\ny,0,a tree\n")
     AttributeTable.from_words(["a"], [["sea"]]).save(tmp_path / "words.parquet")
     done = fsf("attributes", "truth", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert all(name in done.stderr for name in named), done.stderr
+
+
+def test_an_interval_of_nothing_has_a_width(fsf: Fsf, tmp_path: Path) -> None:
+    (tmp_path / "captions.csv").write_text(CAPTIONS)
+    told = truth(fsf, "captions.csv", "--column", "place", "--words", "water=duck")
+    assert counts(told) == [(1, 3), (0, 2)]
+    # Wilson, 0 of n: z² / (n + z²) with z = 1.96
+    two, five = (3.8415 / (n + 3.8415) for n in (2, 5))
+    assert told["false_alarms"]["low"] == 0
+    assert told["false_alarms"]["high"] == pytest.approx(two, abs=1e-4)
+    both = ("--words", "water=boat", "--words", "land=car")
+    none = truth(fsf, "captions.csv", "--column", "place", *both)
+    for rate in (none["recall"], none["false_alarms"]):
+        assert (rate["count"], rate["of"], rate["low"]) == (0, 5, 0)
+        assert rate["high"] == pytest.approx(five, abs=1e-4)
 
 
 def test_of_tables_in_python() -> None:

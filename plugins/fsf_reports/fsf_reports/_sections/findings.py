@@ -106,7 +106,7 @@ def _plain(name: str) -> str:
 def _points(gap: Estimate) -> str:
     if not gap.share:
         return str(gap)
-    return f"{100 * gap.value:.1f} ± {100 * gap.half_width:.1f} points".replace("-", "−")
+    return f"{100 * gap.value:z.1f} ± {100 * gap.half_width:.1f} points".replace("-", "−")
 
 
 def _verdict(gap: Estimate) -> str:

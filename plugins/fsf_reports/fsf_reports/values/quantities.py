@@ -77,7 +77,7 @@ class Quantity:
         """Return value and interval with two decimals; an exact value in full."""
         if self.exact:
             return f"{self.value:+,.10g}" if signed else f"{self.value:,.10g}"
-        value = f"{self.value:+.2f}" if signed else f"{self.value:.2f}"
+        value = f"{self.value:+z.2f}" if signed else f"{self.value:z.2f}"
         if not self.has_interval:
             return value
         if self.unit:

@@ -193,7 +193,7 @@ def _read_with(estimate: Estimate) -> tuple[str, str, str]:
 def _number(estimate: Estimate, *, signed: bool = False) -> str:
     factor, unit, digits = (100, " %", 2) if estimate.share else (1, "", 4)
     sign = "+" if signed and estimate.value else ""
-    value = f"{factor * estimate.value:{sign}.{digits}f}".replace("-", "−")
+    value = f"{factor * estimate.value:{sign}z.{digits}f}".replace("-", "−")
     if math.isnan(estimate.low):
         return f"{value}{unit} (no interval)"
     if estimate.estimator in ("percentile", "bca"):

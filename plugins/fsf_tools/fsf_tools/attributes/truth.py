@@ -66,7 +66,8 @@ class Rate:
         """Return the share of ``having`` in ``among``, both bool ``(n_images, n_values)``.
 
         The pairs of one image are not independent: the interval is that of a ratio of two sums
-        over images (linearised, Student's t).
+        over images (linearised, Student's t). Where none or all of the pairs have it, that has no
+        width, and the interval is Wilson's over the images that have a pair.
         """
         from scipy.stats import t
 
@@ -75,6 +76,9 @@ class Rate:
         if not total:
             return cls(0, 0, None, None, None)
         share = count / total
+        if count in (0, total):
+            of_images = cls.of_images(np.full(int((totals > 0).sum()), count > 0))
+            return cls(count, total, share, of_images.low, of_images.high)
         squares = float(np.square(counts - share * totals).sum())
         half = float(t.ppf((1 + _LEVEL) / 2, max(1, n - 1))) * np.sqrt(squares) / total
         return cls(count, total, share, float(max(0, share - half)), float(min(1, share + half)))

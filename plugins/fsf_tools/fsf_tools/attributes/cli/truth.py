@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -81,7 +82,9 @@ def truth(
 
     asked = _meaning(meaning)
     known = _truth(words if source is None else source, column)
-    found = detection_errors(_words(words, asked, known), known, asked)
+    table = _words(words, asked, known)
+    found = detection_errors(table, known, asked)
+    _demand_words(table, known, column, asked)
     if not as_json:
         _print_errors(found, words.name)
     effect, notes = None, _notes(found, column)
@@ -157,6 +160,21 @@ def _words(
     return words_of_captions(path, sought)
 
 
+def _demand_words(
+    table: AttributeTable, truth: AttributeTable, column: str, meaning: Mapping[str, Any] | None
+) -> None:
+    """Refuse values that stand for themselves and are no words that an image has."""
+    from fsframework.errors import OptionError
+
+    values = truth.words
+    if meaning is None and len(values) and not set(values) & set(table.words):
+        shown = " ".join(f"--words {shlex.quote(value)}=WORD,WORD" for value in values[:3])
+        raise OptionError(
+            f"no image has a value of {column} as a word; say which words stand for each: {shown}"
+            f"{' ...' if len(values) > 3 else ''}"
+        )
+
+
 def _print_errors(found: DetectionErrors, name: str) -> None:
     from fsframework.cli import render
 
@@ -191,15 +209,15 @@ def _print_effect(effect: ErrorEffect) -> None:
     )
     print()
     rows = [
-        ("tasks with a class that is not what it claims", effect.wrong_tasks),
-        ("classes of tasks that are not what they claim", effect.wrong_classes),
-        ("support images that lack the word of their class", effect.false_support),
-        ("queries that have the word of their class", effect.true_queries),
-        ("wAcc gap with the true words", effect.true_gap),
-        ("wAcc gap with the detected words", effect.detected_gap),
-        ("share of the gap that is lost", effect.lost),
+        ("tasks with a class that is not what it claims", effect.wrong_tasks, "%"),
+        ("classes of tasks that are not what they claim", effect.wrong_classes, "%"),
+        ("support images that lack the word of their class", effect.false_support, "%"),
+        ("queries that have the word of their class", effect.true_queries, "%"),
+        ("wAcc gap with the true words", effect.true_gap, "points"),
+        ("wAcc gap with the detected words", effect.detected_gap, "points"),
+        ("share of the gap that is lost", effect.lost, "%"),
     ]
-    means = [(name, _percent(mean.value, mean.low, mean.high)) for name, mean in rows]
+    means = [(name, _percent(mean.value, mean.low, mean.high, unit)) for name, mean, unit in rows]
     render.print_table(("in tasks", "mean"), means)
 
 
@@ -209,10 +227,11 @@ def _rate(rate: Rate) -> str:
     return f"{rate.count:,}/{rate.of:,} = {_percent(rate.share, rate.low, rate.high)}"
 
 
-def _percent(value: float, low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return f"{100 * value:.1f} %"
-    return f"{100 * value:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+def _percent(value: float, low: float | None, high: float | None, unit: str = "%") -> str:
+    """Return a value with its interval, if there is one: values that do not vary have none."""
+    if low is None or high is None or low == high:
+        return f"{100 * value:.1f} {unit}"
+    return f"{100 * value:.1f} {unit} ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def _notes(found: DetectionErrors, column: str) -> list[str]:
