@@ -198,7 +198,7 @@ def _read_csv(path: Path) -> AttributeTable:
             hint = f"; {_captions(path)}" if "caption" in ",".join(names) else ""
             raise DataError(
                 f"{path}: row 1 must name the columns key and words, separated by commas, and each "
-                f"column once, but is {', '.join(names)[:200] or 'empty'}{hint}"
+                f"column once, but names {', '.join(names)[:200] or 'none'}{hint}"
             )
 
     columns, rows, wrong = read_csv(path, demand_header)

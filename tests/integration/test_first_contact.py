@@ -298,3 +298,16 @@ def test_images_without_words_are_counted_once_for_the_split_that_is_used(
     ]
     [note] = [note for note in notes if "lacking every word" in note]
     assert note.startswith("600 of the 1,200 images are not in images.csv")
+
+
+def test_a_detector_sees_the_images_of_the_split_that_is_used_once(
+    fsf: Fsf, tmp_path: Path
+) -> None:
+    images(tmp_path / "images", [100] * 10)
+    given = ("--dataset", "folder:./images", "--detector", "appearance", "--tasks", "2")
+    plain = ("--backbone", "conv64f", "--method", "ncc", "--recipe", "none")
+    done = fsf("run", *given, *plain, "-o", "training.epochs=0", "--json")
+    assert done.returncode == 0, done.stderr
+    told = " ".join(line for line in done.stderr.splitlines() if line.startswith("detection: "))
+    assert "1,000" in told
+    assert "300" not in told, "the words of the split test alone are not needed"

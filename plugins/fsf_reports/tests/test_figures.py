@@ -447,3 +447,15 @@ def test_what_runs_differ_in_stands_beside_their_values(
     names += ["task-accuracies", "pairs"] if "of the" in thing and "tasks" not in thing else []
     for name in names:
         assert said in _words(figure(name, differing[thing])), name
+
+
+def test_a_caption_has_what_is_certain_and_not_what_is_suspected(
+    methods: dict[str, api.Run], tmp_path: Path
+) -> None:
+    certain, suspected = "contamination: seen", "possible contamination: perhaps seen"
+    folders = [shutil.copytree(run.folder, tmp_path / name) for name, run in methods.items()]
+    for folder, run in zip(folders, methods.values(), strict=True):
+        dataclasses.replace(run.record, cautions=(certain, suspected)).save(folder)
+    told = " ".join(figure("arms", folders).notes).lower()
+    assert certain in told
+    assert "perhaps seen" not in told
