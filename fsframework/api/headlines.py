@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import nan
 
 from fsframework._text import printable
 from fsframework.api.running import Run
@@ -65,10 +66,12 @@ class RunHeadline(Headline):
     Args:
         label: what the run is called.
         estimates: by the heads of their columns: measures of both arms, and what is lost.
+        limits: which values are near guessing or below it; they are among the notes.
     """
 
     label: str = ""
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
 
     def table_text(self, width: int) -> str:
         """Return the table; too little room leaves out columns, but not the first and last."""
@@ -97,16 +100,16 @@ def headline_of_run(run: Run) -> RunHeadline:
     called = record.labels.get(own[-1].statistic) or own[-1].statistic
     shown = {head_of(record.label(one), called): one for one in own}
     (head, main), notes = list(shown.items())[-1], [reading_told(list(shown.values()))]
-    sentence = f"{label} has {head} {main}."
+    sentence, limits = f"{label} has {head} {main}.", tuple[str, ...]()
     same = {head: e for head, e in shown.items() if e.statistic == main.statistic}
     of_arms = {head: e for head, e in same.items() if len(e.arms) == 1}
     if len(main.arms) > 1:
         sentence = loss_told(label, called, main, list(of_arms.values()))
         notes += [told for name, told in gap_told(of_arms).items() if name in shown]
-        notes += limits_told({head: {label: e} for head, e in shown.items()}, main.arms)
-    notes += [f"note: {caution}" for caution in record.cautions]
+        limits = tuple(limits_told({head: {label: e} for head, e in shown.items()}, main.arms))
+    notes += [*limits, *(f"note: {caution}" for caution in record.cautions)]
     told = (PLACEBO, sentence) if record.settings.get("placebo") else (sentence,)
-    return RunHeadline(told, tuple(notes), label, shown)
+    return RunHeadline(told, tuple(notes), label, shown, limits)
 
 
 def measures_of_table(
@@ -167,7 +170,7 @@ def limits_told(
     """Yield which rows of columns are near guessing or below it, each once per arm, control first.
 
     The last column of an arm speaks for a row. What is near guessing in the tested arm is not said
-    of rows whose gap says nothing anyway.
+    of rows whose gap says nothing anyway. What only an interval leaves possible is said as such.
     """
     known: set[str] = set()
     for arm in arms:
@@ -176,14 +179,19 @@ def limits_told(
             of_arm = {k: e for k, e in own.items() if e.arms == (arm,) and k not in told}
             below = [k for k, e in of_arm.items() if e.below_guessing]
             near = [k for k, e in of_arm.items() if e.near_guessing and k not in {*below, *known}]
+            sure = [k for k in near if replace(own[k], low=nan, high=nan).near_guessing]
             told |= {*below, *near}
             misled = f"the hint misleads {'it' if len(below) == 1 else 'them'}"
-            lost = "little is left to lose, so the gap cannot grow further"
-            for where, rows, limit in (("below", below, misled), ("near", near, lost)):
+            nothing = "a drop would say nothing, and nothing can be read from the gap"
+            for where, rows, limit in (
+                ("is below", below, misled),
+                ("is near", sure, "little is left to lose, so the gap cannot grow further"),
+                ("may be near", [k for k in near if k not in sure], "little may be left to lose"),
+            ):
                 if rows:
-                    limit = limit if arm != arms[0] else "nothing can be read from the gap"
+                    limit = limit if arm != arms[0] else nothing
                     gives = f"what guessing gives ({_guessed(own[rows[0]])})"
-                    yield f"{head} of {names(rows)} is {where} {gives}: {limit}."
+                    yield f"{head} of {names(rows)} {where} {gives}: {limit}."
         known |= told
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.api.components import component
+from fsframework.api.headlines import limits_told
 from fsframework.api.running import Run, load_run, load_runs, runs
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
@@ -23,7 +24,7 @@ from fsframework.statistics.comparison import (
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import Interval, IntervalChoice
-from fsframework.statistics.measures import measures_named, usual_measures
+from fsframework.statistics.measures import Measure, measures_named, usual_measures
 from fsframework.statistics.results import (
     MethodResult,
     cautions_of,
@@ -355,7 +356,18 @@ def _compared(
                 raise DataError(f"{measure.name} cannot be compared: {error}") from None
             left_out.append(f"without {measure.name}: {error}")
             continue
-        found.append(compare_methods(labels, values, how))
+        one = compare_methods(labels, values, how)
+        limits = _limits(results, measure, made[measure.statistic]) if measure.is_gap else ()
+        found.append(dataclasses.replace(one, limits=tuple(limits)))
     if not found:
         raise DataError("nothing can be compared: " + "; ".join(left_out))
     return found, left_out
+
+
+def _limits(results: Sequence[MethodResult], gap: Measure, statistic: Statistic) -> Iterator[str]:
+    """Yield what the gaps of methods do not say, as their headline does."""
+    labels, arms = [one.label for one in results], [Measure(gap.statistic, (a,)) for a in gap.arms]
+    control, tested = (compare_methods(labels, values_of(results, a, statistic)) for a in arms)
+    if len(set(control.groups.values())) > 1:
+        yield f"The gaps do not rank these methods, whose {control.measure.name} differs."
+    yield from limits_told({p.measure.name: p.values for p in (control, tested)}, gap.arms)

@@ -40,4 +40,4 @@ def words_of(record: RunRecord) -> str:
 def intervals_of(record: RunRecord) -> str:
     """Return level, scope and estimator of the intervals; a slash separates different ones."""
     told = [(f"{100 * e.level:g} %", e.scope, e.estimator) for e in record.estimates.values()]
-    return " ".join("/".join(dict.fromkeys(part)) for part in zip(*told, strict=True)).strip()
+    return " ".join("/".join(dict.fromkeys(part)) for part in zip(*told, strict=True))

@@ -25,6 +25,7 @@ from fsframework.records import (
     load_arms,
     load_outcomes,
 )
+from fsframework.statistics.facts import matching_runs, select_run
 from fsframework.values import (
     ArmOutcomes,
     Arms,
@@ -60,7 +61,7 @@ class Run:
         reused: whether an earlier call had finished it.
         estimates: by name: ``wacc-random``, ``wacc-biased``, ``wacc-gap``, ...; of several seeds,
             over seeds and tasks.
-        notes: what a reader of estimates over seeds must know, besides the notes of each run.
+        seed_notes: what a reader of estimates over seeds must know, besides the notes of each run.
         of_seeds: the run of each seed, in their order, all on the same tasks; empty for one run.
     """
 
@@ -68,7 +69,7 @@ class Run:
     record: RunRecord
     reused: bool = False
     estimates: Estimates = dataclasses.field(default_factory=lambda: Estimates({}))
-    notes: tuple[str, ...] = ()
+    seed_notes: tuple[str, ...] = ()
     of_seeds: tuple[Run, ...] = ()
 
     def __post_init__(self) -> None:
@@ -89,6 +90,19 @@ class Run:
     def seeds(self) -> tuple[int | None, ...]:
         """Training seed of each run, ``None`` where it is not known."""
         return tuple(run.record.training_seed for run in self.runs)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know, each sentence once; those on some of the seeds name them."""
+        from fsframework.api.headlines import headline_of_run
+
+        limits = headline_of_run(self).limits if self.estimates else ()
+        found = dict.fromkeys((*self.seed_notes, *limits))
+        for note in dict.fromkeys(note for run in self.runs for note in run.record.notes):
+            own = [str(run.record.training_seed) for run in self.runs if note in run.record.notes]
+            where = f"seed {', '.join(own)}: " if len(own) < len(self.runs) else ""
+            found[where + note] = None
+        return tuple(found)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -394,8 +408,6 @@ def run_folder(run: str | Path, runs_dir: str | Path | None = None) -> Path:
     place = Workspace.default(runs_dir).runs
     if "=" not in str(run) or Path(run).exists():
         return find_run(str(packaged(Path(run))), place)
-    from fsframework.statistics.facts import select_run
-
     return place / select_run(str(run), _records_in(place), str(place))
 
 
@@ -403,8 +415,6 @@ def load_runs(run: str | Path, runs_dir: str | Path | None = None) -> Runs:
     """Open all runs that a selector describes, or the one run of a name; see ``load_run``."""
     if "=" not in str(run) or Path(run).exists():
         return Runs([load_run(run, runs_dir)])
-    from fsframework.statistics.facts import matching_runs
-
     place = Workspace.default(runs_dir).runs
     records = _records_in(place)
     return Runs(Run(place / n, records[n]) for n in matching_runs(str(run), records, str(place)))

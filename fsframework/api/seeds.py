@@ -58,7 +58,7 @@ def _joined(
             estimates |= estimates_of({name: statistic}, result, IntervalChoice(level))
         except FsfError as error:
             notes.append(f"without {name}: {error}")
-    return dataclasses.replace(made, estimates=Estimates(estimates), notes=tuple(notes))
+    return dataclasses.replace(made, estimates=Estimates(estimates), seed_notes=tuple(notes))
 
 
 def _level(runs: Sequence[Run]) -> float:

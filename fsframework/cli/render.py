@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from fsframework.api.headlines import Headline
     from fsframework.api.running import Run
     from fsframework.records import ImportedRecord, RunRecord
-    from fsframework.values import Estimate
 
 __all__ = [
-    "estimates_table",
     "print_headline",
     "print_json",
     "print_options",
@@ -92,23 +90,16 @@ def room_of_line() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _NO_LIMIT
 
 
-def estimates_table(record: RunRecord, estimates: Mapping[str, Estimate] | None = None) -> None:
-    """Print estimates with everything needed to read them.
-
-    Args:
-        record: of a run, which has their names in tables.
-        estimates: by default those of the run.
-    """
+def _estimates_table(run: Run) -> None:
+    """Print the estimates of a run with everything needed to read them."""
     from fsframework.values import table_of
 
-    shown = (record.estimates if estimates is None else estimates).values()
-    labelled = {record.label(e): e for e in shown}
+    labelled = {run.record.label(e): e for e in run.estimates.values()}
     by = {label: e.query_batch for label, e in labelled.items()}
     print_table(*table_of(labelled, "measure", **{"queries by": by}))
 
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_EIGHTHS = 8
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
@@ -123,7 +114,7 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
         edges = [round(i * len(values) / width) for i in range(width + 1)]
         values = [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
     low, span = min(values), (max(values) - min(values)) or 1.0
-    return "".join(_BLOCKS[round((v - low) / span * (_EIGHTHS - 1))] for v in values)
+    return "".join(_BLOCKS[round((v - low) / span * (len(_BLOCKS) - 1))] for v in values)
 
 
 def print_run(run: Run, *, explain: bool) -> None:
@@ -138,19 +129,19 @@ def print_run(run: Run, *, explain: bool) -> None:
 
     record, several = run.record, bool(run.of_seeds)
     shown: list[str] = []
-    notes = _notes(run)
+    notes = run.notes
     if run.estimates:
         headline = headline_of_run(run)
         print_headline(headline)
         click.echo()
-        notes = [note for note in notes if f"note: {note}" not in headline.notes]
+        notes = tuple(n for n in notes if not {n, f"note: {n}"} & {*headline.notes})
         shown = [one.name for one in headline.estimates.values()]
     for line in _what(run):
         click.echo(line)
     click.echo()
     statistics = {one.statistic for one in record.estimates.values()}
     if run.estimates and (explain or not statistics <= set(DEFAULT_STATISTICS)):
-        estimates_table(record, run.estimates)
+        _estimates_table(run)
         click.echo()
     elif record.status == "unfinished":
         click.echo("unfinished: run the same command again to resume\n")
@@ -170,16 +161,6 @@ def print_run(run: Run, *, explain: bool) -> None:
     for note in notes:
         click.echo(f"note: {note}")
     click.echo(f"runs: {run.folder.parent}" if several else f"run: {run.folder}")
-
-
-def _notes(run: Run) -> list[str]:
-    """Return the notes, each once; those of some seeds only say of which."""
-    found = dict.fromkeys(run.notes)
-    for note in dict.fromkeys(note for one in run.runs for note in one.record.notes):
-        own = [str(one.record.training_seed) for one in run.runs if note in one.record.notes]
-        where = f"seed {', '.join(own)}: " if len(own) < len(run.runs) else ""
-        found[where + note] = None
-    return list(found)
 
 
 def _what(run: Run) -> Iterator[str]:

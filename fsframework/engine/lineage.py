@@ -64,8 +64,8 @@ def _facts() -> tuple[Mapping[str, _Content], Mapping[str, str]]:
 _MOST_CLASSES = 1000
 """Records list the training classes of a data set if they are no more."""
 
-_NOT_NEW = "the accuracies are not few-shot on new classes"
-_PERHAPS_NOT_NEW = "the accuracies may not be few-shot on new classes"
+_NOT_NEW = "the classes under test are not new to these weights"
+_PERHAPS_NOT_NEW = "the classes under test may not be new to these weights"
 
 
 @dataclass(frozen=True)

@@ -107,8 +107,7 @@ class LogReporter(Reporter):
         """Print plain lines."""
         started = last = time.monotonic()
         count, remark = done, ""
-        resumed = f", resuming after {done:,}" if done else ""
-        self.say(f"{name}: {total:,} to do{resumed}")
+        self.say(f"{name}: {done:,} of {total:,}")
 
         def advance(amount: int = 1, note: str = "") -> None:
             nonlocal count, last, remark

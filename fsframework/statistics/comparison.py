@@ -193,6 +193,7 @@ class MeasureComparison:
         notes: sentences on methods, next to those on pairs.
         other_scope: the methods' own intervals of the other scope on the same tasks, if there are
             any: open ones over images next to closed ones, or the other way round.
+        limits: what gaps do not say, since methods are near guessing or differ in the control arm.
     """
 
     measure: Measure
@@ -203,6 +204,7 @@ class MeasureComparison:
     level: float
     notes: tuple[str, ...] = ()
     other_scope: Mapping[str, Estimate] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
 
     @property
     def scope(self) -> Scope:
@@ -223,8 +225,8 @@ class MeasureComparison:
 
     @property
     def sentences(self) -> list[str]:
-        """The notes on methods and pairs."""
-        return [*self.notes, *(pair.note for pair in self.pairs if pair.note)]
+        """The limits, and the notes on methods and pairs."""
+        return [*self.limits, *self.notes, *(pair.note for pair in self.pairs if pair.note)]
 
     def cell(self, label: str) -> str:
         """Return a method's value with its letters as text, empty if it has none."""
@@ -267,7 +269,7 @@ class MeasureComparison:
             "values": {label: value.to_json() for label, value in self.values.items()},
             "groups": dict(self.groups),
             "pairs": [pair.to_json() for pair in self.pairs],
-            "notes": list(self.notes),
+            "notes": [*self.limits, *self.notes],
             "other_scope": {label: e.to_json() for label, e in self.other_scope.items()},
         }
 
@@ -643,21 +645,11 @@ def _pairs(
         first, second = labels[i], labels[j]
         difference = _estimate(values, contrasts[k], level, paired=True)
         has_p, r = not np.isnan(p[k]), correlations[i, j]
-        why = _few if has_p else _why
-        made.append(
-            Pair(
-                first,
-                second,
-                difference,
-                float(p[k]) if has_p else None,
-                float(p_holm[k]) if has_p else None,
-                float(p_bh[k]) if has_p else None,
-                None if np.isnan(r) else float(r),
-                direct_sign(own[first], own[second]),
-                _sign(difference),
-                why(values, f"{first} and {second}", (i, j)),
-            )
-        )
+        rho = None if np.isnan(r) else float(r)
+        own_p, by_holm, by_bh = (float(one[k]) if has_p else None for one in (p, p_holm, p_bh))
+        signs = direct_sign(own[first], own[second]), _sign(difference)
+        note = (_few if has_p else _why)(values, f"{first} and {second}", (i, j))
+        made.append(Pair(first, second, difference, own_p, by_holm, by_bh, rho, *signs, note))
     return tuple(made)
 
 

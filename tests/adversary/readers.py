@@ -27,8 +27,8 @@ from fsf_datasets._declaration import read_declaration
 from fsf_detectors.clip_words import _read_vocabulary
 from fsf_detectors.records import CaptionsFile
 from fsf_importing.libfewshot._files import read_config as read_libfewshot_config
-from fsf_importing.libfewshot._files import read_weights
 from fsf_importing.reference import _arrays
+from fsf_importing.weights import read_weights
 from fsf_statistics.accuracies import Reading, read_accuracies
 from fsf_statistics.ranking import read_columns
 from fsf_timm._weights import read_tensors

@@ -68,7 +68,7 @@ def test_a_long_draw_says_how_far_it_is(world: World, sampler: str) -> None:
     made = ("tasks", "make", "t.safetensors", *PLANTED, "--sampler", sampler, *shape)
     told = world.tell(*made, "--tasks", 20_000)
     assert (told.code, told.faults()) == (0, [])
-    assert f"drawing {sampler} tasks: 20,000 to do" in told.err
+    assert f"drawing {sampler} tasks: 0 of 20,000" in told.err
     assert f"drawing {sampler} tasks: done in" in told.err
     few = world.tell(*made, "--tasks", 10, "--force")
     assert (few.code, few.faults()) == (0, [])

@@ -56,6 +56,17 @@ def two(arms: Arms) -> dict[str, ArmOutcomes]:
     return {"good": answers(arms, 0.8, 0), "poor": answers(arms, 0.5, 1)}
 
 
+def test_gaps_near_guessing_and_of_unlike_methods_are_compared_with_a_caution(two, arms) -> None:
+    knows_nothing = {"a": answers(arms, 0.2, 2), "b": answers(arms, 0.2, 3)}
+    for shown in (fsf.compare(knows_nothing, "gap"), fsf.compare(knows_nothing, "gap")["wacc-gap"]):
+        assert "a, b is near what guessing gives" in repr(shown)
+        assert "a, b is near what guessing gives" in shown._repr_html_()
+    [unlike] = fsf.compare(two, "gap")
+    assert any("do not rank" in limit for limit in unlike.limits)
+    assert {*unlike.limits} <= {*unlike.to_json()["notes"]}
+    assert not fsf.compare(two, "wacc-random")[0].limits
+
+
 def test_outcomes_are_compared_in_every_arm_and_in_the_gap(two, arms) -> None:
     found = fsf.compare(two)
     names = [part.measure.name for part in found]

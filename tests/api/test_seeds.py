@@ -63,6 +63,16 @@ def test_estimates_over_seeds_hold_both_sources_of_variance(group) -> None:
     assert (gap.value, gap.n_tasks) == (pytest.approx(np.mean([one.value for one in own])), 40)
     assert list(group.estimates) == list(group.runs[0].estimates)
     assert "two seeds say little" in group.notes[0]
+    own = [note for run in group.runs for note in run.record.notes]
+    assert own
+    assert all(any(note in told for told in group.notes) for note in own)
+    single = group.runs[0]
+    assert {*single.record.notes} <= {*single.notes}
+    assert all(note in repr(single) for note in single.notes)
+    # Where the control arm is near guessing there is no drop, and the notes say why.
+    near = single.estimates["wacc-random"].near_guessing
+    assert near == ("wacc-drop" not in single.estimates)
+    assert near == any("wAcc-R" in note and "drop" in note for note in single.notes)
     assert "between seeds" in repr(group)
     with pytest.raises(DataError, match="choose one of its runs"):
         group.model()

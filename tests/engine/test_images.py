@@ -34,9 +34,9 @@ def test_one_array_holds_every_split_and_what_is_there_is_kept(tmp_path: Path) -
     first, second = Counting(), Counting()
     run(None, first, **ONLY_TEST)
     run(None, second, training={"epochs": 1, "steps": 1})
-    assert first.units["images of test"] == 60
-    decoded = {name: n for name, n in second.units.items() if name.startswith("images")}
-    assert decoded == {"images of train": 120, "images of val": 60}
+    assert first.units["test images"] == 60
+    decoded = {name: n for name, n in second.units.items() if name.endswith(" images")}
+    assert decoded == {"train images": 120, "val images": 60}
     [file] = arrays(tmp_path)
     found, expected = np.load(file, mmap_mode="r"), Blobs().images(np.arange(240), 16)
     assert found.shape == (240, 16, 16, 3)
@@ -186,10 +186,10 @@ def test_images_are_decoded_a_block_at_a_time_and_a_kill_loses_one_block(
 ) -> None:
     monkeypatch.setattr("fsframework.engine.cache.images._BYTES_A_BLOCK", 8 * 16 * 16 * 3)
     with pytest.raises(Killed):
-        run(None, Counting("images of test", 20), **ONLY_TEST)
+        run(None, Counting("test images", 20), **ONLY_TEST)
     rest = Counting()
     run(None, rest, **ONLY_TEST)
-    assert rest.units["images of test"] == 60 - 24
+    assert rest.units["test images"] == 60 - 24
     [file] = arrays(tmp_path)
     assert (np.load(file)[180:] == Blobs().images(np.arange(180, 240), 16)).all()
 
@@ -215,7 +215,7 @@ def test_an_edited_image_is_decoded_again_and_the_run_is_made_anew(
         counted = Counting()
         found = run(None, counted, dataset=Edited, **ONLY_TEST)
         digests.append(found.record.digests["images"])
-        assert counted.units["images of test"] == (60 if state == "first" else 1)
+        assert counted.units["test images"] == (60 if state == "first" else 1)
         assert found.reused == (state == "moved")
         notes = [line for line in counted.said if "changed since they were decoded" in line]
         assert len(notes) == said
@@ -283,7 +283,7 @@ def test_what_is_cached_can_be_read_where_nothing_can_be_written(fsf: Fsf, tmp_p
         path.chmod(0o755)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["estimates"] == first["estimates"]
-    assert "images of test" not in done.stderr
+    assert "test images" not in done.stderr
 
 
 def test_packing_imports_no_torch() -> None:

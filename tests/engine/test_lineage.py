@@ -12,8 +12,8 @@ from fsframework.interfaces import About
 from fsframework.values import footnotes
 from tests.toys import Blobs, TinyBackbone, run, weights
 
-CERTAIN = "the accuracies are not few-shot on new classes"
-PERHAPS = "the accuracies may not be few-shot on new classes"
+CERTAIN = "the classes under test are not new to these weights"
+PERHAPS = "the classes under test may not be new to these weights"
 ONCE = {"epochs": 1, "steps": 1, "validation_tasks": 0}
 
 

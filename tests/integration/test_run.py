@@ -63,7 +63,7 @@ def test_a_run_says_what_it_found_and_a_second_one_reuses_it(fsf: Fsf, tmp_path:
         assert part in first.stdout, part
     folder = only_run(tmp_path)
     assert f"run: {folder}" in first.stdout
-    for stage in ("images of train", "training", "features", "random tasks"):
+    for stage in ("train images", "training", "features", "random tasks"):
         assert f"{stage}: done in" in first.stderr
     before = {p: p.stat().st_mtime_ns for p in folder.iterdir()}
     second = fsf("run", *QUICK)

@@ -364,7 +364,7 @@ class Source:
             DataError: an image cannot be read; the message names it.
         """
         rows = self._rows_of(split)
-        self.store.fill(rows, "fatal", f"images of {split}", reporter)
+        self.store.fill(rows, "fatal", f"{split} images", reporter)
         return Pixels(self.store, rows, self.store.digest(rows, reporter), reporter)
 
     def known_digest(self, split: str, reporter: Reporter) -> str | None:

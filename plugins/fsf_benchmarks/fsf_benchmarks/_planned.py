@@ -95,7 +95,7 @@ def joined(planned: Planned, results: Sequence[Result]) -> ExperimentResult:
         first,
         reused=all(run.reused for run in runs),
         estimates=group.estimates,
-        notes=tuple(dict.fromkeys((*told, *group.notes))),
+        notes=tuple(dict.fromkeys((*told, *group.seed_notes))),
         load_outcomes=None,
         other_seeds=tuple(run.folder for run in runs[1:]),
     )

@@ -95,7 +95,7 @@ def test_a_shape_that_is_not_there_is_named(fsf: Any, tmp_path: Path) -> None:
 
 def accuracy(fsf: Any, tmp_path: Path, way: int, shot: int, queries: int, mode: str) -> Any:
     """Return the estimate on 100 tasks of 100 characters in four rotations."""
-    declared = (ROOT / "benchmarks" / "omniglot_lanczos.toml").read_text()
+    declared = (ROOT / "benchmarks" / "datasets" / "omniglot_lanczos.toml").read_text()
     smaller = tmp_path / "omniglot.toml"
     smaller.write_text(declared.replace("[0, 0, 6492]", "[6092, 0, 400]"))
     options = [f"importer.n_way={way}", f"importer.n_shot={shot}", f"importer.batch_norm={mode}"]

@@ -16,6 +16,7 @@ from fsframework.statistics.comparison import (
     estimates_of_methods,
     values_of,
 )
+from fsframework.statistics.crossed import NO_SPREAD
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult, comparable
@@ -82,6 +83,12 @@ class Column:
         p = self.compared.pair(first, second)[0].p_holm
         return p is not None and p < 1 - self.compared.level
 
+    def alike(self, first: str, second: str) -> bool:
+        """Whether two compared rows have equal values in every task."""
+        assert self.compared is not None
+        pair, _ = self.compared.pair(first, second)
+        return pair.p is None and abs(pair.difference.value) < NO_SPREAD
+
     @property
     def is_one_group(self) -> bool:
         """Whether no two rows can be told apart."""
@@ -105,10 +112,12 @@ class Column:
         return [label for label, one in self.values.items() if one.near_guessing]
 
     def mark(self, label: str) -> Literal["", "best", "tied"]:
-        """Return ``best``, ``tied`` or nothing; a single row has no mark."""
+        """Return ``best``, also of equal answers, ``tied`` or nothing; a single row has no mark."""
         if self.compared is None or not self.ranks:
             return ""
-        return "best" if label == self.best else "tied" if label in self.tied else ""
+        if label == self.best or self.alike(self.best, label):
+            return "best"
+        return "tied" if label in self.tied else ""
 
 
 def main_of(columns: Sequence[Column]) -> Column:

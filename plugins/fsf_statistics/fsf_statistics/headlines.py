@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -354,6 +355,7 @@ def _notes(
             f"Holm over all pairs, {100 * estimates[0].level:g} %)."
         )
     yield from terms
+    yield from dict.fromkeys(same for columns in groups for same in _the_same(columns))
     failed = {label: [f"{row.reason}."] for label, row in rows.items() if row.result is None}
     yield from (f"–: {note}" for note in footnotes(failed))
     for columns in groups:
@@ -362,6 +364,19 @@ def _notes(
         )
     done = {label: row.result for label, row in rows.items() if row.result is not None}
     yield from _shared_first(cautions_of({label: one.records for label, one in done.items()}))
+
+
+def _the_same(columns: Sequence[Column]) -> Iterator[str]:
+    """Yield which rows have equal values in every task of every arm: they may be one model."""
+    arms = [c for c in columns if c.compared is not None and len(c.measure.arms) == 1]
+    same: dict[str, list[str]] = {}
+    for first, second in itertools.combinations(arms[0].values if arms else (), 2):
+        alike = all(column.alike(first, second) for column in arms)
+        if alike and not any(first in others for others in same.values()):
+            same.setdefault(first, []).append(second)
+    for first, others in same.items():
+        names = names_told([columns[0].name(label) for label in (first, *others)])
+        yield f"note: {names} have equal values in every task: one model or one file, given twice?"
 
 
 def _shared_first(said: Mapping[str, Sequence[str]]) -> Iterator[str]:

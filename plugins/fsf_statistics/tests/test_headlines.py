@@ -456,3 +456,21 @@ def test_methods_trained_on_variants_of_the_data_are_told_apart(tmp_path: Path) 
     assert found.table.row_names == ("method", "strength")
     assert set(found.table.rows) == {(m, s) for m in ("ncc", "logistic") for s in ("0.2", "0.8")}
     assert len(found.columns) == 2
+
+
+def test_methods_with_equal_answers_are_all_marked_as_best_and_noted_once() -> None:
+    again = [*STEADY[3:], *STEADY[:3]]
+    same = {"random": STEADY, "biased": again}
+    other = result("other", {"random": STEADY, "biased": [2, 1, 2, 2, 1, 2, 2, 2]})
+    found = told(*(result(name, same) for name in ("a", "b", "c")), other)
+    for column in ("wAcc-R", "wAcc-A"):
+        assert {marks(found, column)[one] for one in ("a", "b", "c")} == {"best"}
+    [note] = [note for note in found.notes if "twice" in note]
+    assert "a, b and c" in note
+    assert not any("twice" in note for note in told(result("a", same)).notes)
+
+
+def test_an_interval_that_reaches_guessing_is_not_said_to_be_near_it() -> None:
+    wide = {"random": STEADY, "biased": [0, 4, 0, 4, 1, 0, 4, 1]}
+    *_, limit = told(result("wide", wide)).limits
+    assert limit.startswith("wAcc-A of wide may be near what guessing gives (")

@@ -198,7 +198,7 @@ class _Log(Reporter):
     def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
         """Report the progress of a stage."""
         count, remark, started = done, "", time.monotonic()
-        self.write(stage=name, done=done, text=f"{name}: {total:,} to do, {done:,} done before")
+        self.write(stage=name, done=done, text=f"{name}: {done:,} of {total:,}")
         self._tell(f"{name} {count:,}/{total:,}")
 
         def advance(amount: int = 1, note: str = "") -> None:

@@ -113,7 +113,7 @@ class Finished:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the estimates must know, each sentence once."""
-        of_rows = [note for row in self.rows if row.group for note in row.group.notes]
+        of_rows = [note for row in self.rows if row.group for note in row.group.seed_notes]
         cautions = [caution for run in self.runs for caution in run.record.cautions]
         records = {
             ", ".join(str(row.tags[axis]) for axis in self._axes): [

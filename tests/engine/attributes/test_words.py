@@ -221,7 +221,7 @@ class TestDroppedWords:
         fsf.pool(data)
         noted = capsys.readouterr().err
         assert "'bird'" in noted
-        assert "4 of 5" in noted
+        assert "4 of the 5 classes" in noted
         assert "drop_words_in_classes=0.8" in noted
         assert "sea" not in noted
 

@@ -84,7 +84,7 @@ def test_predictions_are_those_of_a_plain_loop(arms: fsf.Arms, method: type) -> 
 def test_every_image_is_decoded_and_embedded_once() -> None:
     first, again = Counting(), Counting()
     one = run(None, first, **EACH)
-    assert first.units == {"images of test": 60, "features": 60, "random tasks": 40}
+    assert first.units == {"test images": 60, "features": 60, "random tasks": 40}
     other = run(None, again, **EACH, task_seed=1)
     assert again.units == {"random tasks": 40}
     assert one.tasks["random"].digest != other.tasks["random"].digest

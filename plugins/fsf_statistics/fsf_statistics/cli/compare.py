@@ -171,6 +171,9 @@ def compare(  # noqa: PLR0913 - a parameter per option
             render.print_headline(_headline(results, name, how))
             if shown:
                 click.echo()
+    else:
+        limits = (limit for part in found for limit in part.limits)
+        notes = list(dict.fromkeys([*limits, *notes]))
     tables = views.tables_of(found, others, footnotes(cautions), shown or ("values",))
     draw = {"table": views.as_text, "markdown": views.as_markdown, "latex": views.as_latex}[form]
     if shown or form != "table":

@@ -204,7 +204,9 @@ def _of_runs(
     groups = fsf.Runs(runs).over_seeds()
     for group in groups:
         if lacking := [name for name in columns if name not in group.estimates]:
-            raise DataError(f"{group.name}: {lacking[0]} has no mean over seeds: {group.notes[-1]}")
+            raise DataError(
+                f"{group.name}: {lacking[0]} has no mean over seeds: {group.seed_notes[-1]}"
+            )
     first, second = (np.array([one.estimates[name].value for one in groups]) for name in columns)
     n_seeds = tuple(len(group.runs) for group in groups)
     return RankedColumns((), tuple(one.name for one in groups), first, second, (), n_seeds)
