@@ -455,9 +455,8 @@ class Runs(Sequence[Run]):
         found = []
         for run in self:
             row = run.settings
-            for name, estimate in run.estimates.items():
-                row[name] = estimate.value
-                row |= {f"{name} low": estimate.low, f"{name} high": estimate.high}
+            for name, one in run.estimates.items():
+                row |= {name: one.value, f"{name} low": one.low, f"{name} high": one.high}
             found.append(row)
         return found
 
@@ -529,11 +528,6 @@ class Runs(Sequence[Run]):
 
 def runs(folder: str | Path | None = None) -> Runs:
     """Return the runs of a folder; by default those of ``FSF_RUNS``, else of ``./runs``."""
-    place = Workspace.default(folder).runs
-    found, broken = [], {}
-    for path, record in list_records(place):
-        if isinstance(record, RecordError):
-            broken[path] = str(record)
-        else:
-            found.append(Run(path, record))
-    return Runs(found, broken)
+    listed = list_records(Workspace.default(folder).runs)
+    broken = {path: str(one) for path, one in listed if isinstance(one, RecordError)}
+    return Runs((Run(path, one) for path, one in listed if isinstance(one, RunRecord)), broken)
