@@ -15,6 +15,7 @@ from fsf_reports._marks import (
     across_title,
     draw_panel,
     height_of,
+    labels_are_clear,
     least_height,
     least_width,
     lowest_height,
@@ -22,6 +23,7 @@ from fsf_reports._marks import (
     room_below,
     rows_of,
     same_rows,
+    with_key,
     with_room,
     within_limits,
     without_room,
@@ -130,8 +132,7 @@ def vega_lite(figure: FigureDeclaration, columns: Literal[1, 2] = 1) -> dict[str
         raise DataError(f"{figure.name}: there is nothing to draw: no value was measured")
     figure = on_a_page(figure, columns)
     width = WIDTHS[columns] - 2 * CONFIG["padding"]
-    figure = with_room(figure, width)
-    frame = _frame(figure, width)
+    figure, frame = _laid_out(figure, width)
     panels = [draw_panel(figure, frame, place) for place in range(len(figure.panels))]
     parts = _heads(figure, frame)
     grid = {"concat": panels, "columns": frame.per_row, "spacing": _GAP,
@@ -152,8 +153,8 @@ def on_a_page(figure: FigureDeclaration, columns: Literal[1, 2] = 1) -> FigureDe
     width = WIDTHS[columns] - 2 * CONFIG["padding"]
 
     def over(panels: Sequence[Panel]) -> float:
-        tried = with_room(dataclasses.replace(figure, panels=tuple(panels)), width)
-        return _height(tried, _frame(tried, width)) - _PAGE - 1  # for rounding
+        tried = dataclasses.replace(figure, panels=tuple(panels))
+        return _height(*_laid_out(tried, width)) - _PAGE - 1  # for rounding
 
     panels = figure.panels[:_MOST_PANELS]
     while len(panels) > 1 and over(panels) > 0:
@@ -189,6 +190,16 @@ def _title(figure: FigureDeclaration, width: float) -> dict[str, Any]:
         told = [wrapped(note, width, SIZE, lines=4) for note in figure.notes]
         title["subtitle"] = list(itertools.chain.from_iterable(told))
     return {"title": {**title, "frame": "bounds"}}
+
+
+def _laid_out(figure: FigureDeclaration, width: float) -> tuple[FigureDeclaration, Frame]:
+    """Return a figure as it can be drawn and read, and its sizes."""
+    figure = with_room(figure, width)
+    frame = _frame(figure, width)
+    if labels_are_clear(figure, frame):
+        return figure, frame
+    figure = with_key(figure)
+    return figure, _frame(figure, width)
 
 
 def _frame(figure: FigureDeclaration, width: float) -> Frame:

@@ -20,6 +20,7 @@ __all__ = [
     "across_title",
     "draw_panel",
     "height_of",
+    "labels_are_clear",
     "least_height",
     "least_width",
     "lowest_height",
@@ -27,6 +28,7 @@ __all__ = [
     "room_below",
     "rows_of",
     "same_rows",
+    "with_key",
     "with_room",
     "within_limits",
     "without_room",
@@ -146,15 +148,14 @@ def with_room(figure: FigureDeclaration, width: float) -> FigureDeclaration:
 
 
 def without_room(figure: FigureDeclaration, frame: Frame) -> tuple[str, ...]:
-    """Return the names that have no room beside their points or below a panel, in order."""
+    """Return the names that have no room beside their points or below a panel, in order.
+
+    Few points need no numbers: a key of their shapes is easier to read.
+    """
     if figure.mark == "points":
         labels = tuple(dict.fromkeys(plain(p.label) for p in figure.points if p.label))
-        fits = all(
-            _place_labels(rows, frame, diagonal=figure.diagonal)
-            for panel in figure.panels
-            if (rows := _drawn_rows(figure, panel, frame))
-        )
-        return () if fits or len(labels) > _MOST_LABELS else labels
+        many = len(labels) > len(SHAPES) and not labels_are_clear(figure, frame)
+        return labels if many else ()
     if figure.mark not in ("matrix", "lines") or not _with_names(figure):
         return ()
     for panel in figure.panels:
@@ -164,6 +165,31 @@ def without_room(figure: FigureDeclaration, frame: Frame) -> tuple[str, ...]:
             every = (plain(n) for p in figure.panels for n in _categories(figure, p))
             return tuple(dict.fromkeys(every))
     return ()
+
+
+def labels_are_clear(figure: FigureDeclaration, frame: Frame) -> bool:
+    """Return whether labels beside points, if any, have room and cannot be taken for others'."""
+    if figure.mark != "points" or len({p.label for p in figure.points}) > _MOST_LABELS:
+        return True
+    return all(
+        _place_labels(rows, frame, diagonal=figure.diagonal)
+        for panel in figure.panels
+        if (rows := _drawn_rows(figure, panel, frame))
+    )
+
+
+def with_key(figure: FigureDeclaration) -> FigureDeclaration:
+    """Return a figure in which a key tells points apart by colour and shape, instead of labels."""
+    panels = []
+    for panel in figure.panels:
+        found: dict[str, list[Point]] = {}
+        for series in panel.series:
+            for point in series.points:
+                parts = dict.fromkeys(filter(None, (series.name, point.label)))
+                found.setdefault(", ".join(parts), []).append(Point(point.x, point.y))
+        keyed = tuple(Series(name, tuple(points)) for name, points in found.items())
+        panels.append(dataclasses.replace(panel, series=keyed))
+    return dataclasses.replace(figure, panels=tuple(panels))
 
 
 def within_limits(quantity: Quantity, limits: tuple[float, float] | None) -> Quantity:
@@ -179,7 +205,7 @@ def least_width(figure: FigureDeclaration, frame: Frame) -> float:
     if figure.mark == "points":
         labels = max(sum(bool(p.label) for s in panel.series for p in s.points)
                      for panel in figure.panels)  # fmt: skip
-        return min(150.0, 60.0 + 5.0 * labels)
+        return min(150.0, 60.0 + 5.0 * max(labels, len(frame.names)))
     if figure.mark not in ("bars", "matrix"):
         return 110.0
     matrix = figure.mark == "matrix"
@@ -560,7 +586,7 @@ def _whisker(
 
 
 def _bars(figure: FigureDeclaration, panel: Panel, frame: Frame, at: Edges) -> list[dict[str, Any]]:
-    keys = [f"s{n}" for n in range(len(frame.names))]
+    keys = [frame.series(series.name) for series in panel.series]
     offset = {"field": "s", "type": "nominal", "scale": {"domain": keys}}
     several = len(keys) > 1
     place = {"xOffset": offset} if several else {}
@@ -678,11 +704,15 @@ def _points(
     y = _axis_of_numbers(frame.y, _unless(frame, figure.y_axis), frame.height, shown=at.left)
     rows = _drawn_rows(figure, panel, frame)
     _place_labels(rows, frame, diagonal=figure.diagonal)
-    many = not any(row["label"] for row in rows) or len(rows) > 100
+    keyed = len(frame.names) > 1
+    many = not (keyed or any(row["label"] for row in rows)) or len(rows) > 100
+    if keyed:
+        _show_all(rows, frame)
+    size = {"size": {"field": "size", "type": "quantitative", "scale": None}} if keyed else {}
     dot = {
         "mark": {"type": "point", "filled": True, "size": 5 if many else 30,
                  "opacity": 0.55 if many else 1},
-        "encoding": {"x": {"field": "x"}, "y": {"field": "y"}, "color": frame.colour(),
+        "encoding": {**size, "x": {"field": "x"}, "y": {"field": "y"}, "color": frame.colour(),
                      "shape": frame.shape(), "tooltip": _tooltip(figure)},
     }  # fmt: skip
     upright = _whisker("y", {"x": {"field": "x"}}, cap=0)
@@ -697,6 +727,15 @@ def _points(
     drawn = [*_diagonal(figure, frame, x, y)]
     drawn.append({"data": {"values": rows}, "layer": [*layers, *_label_layers(rows, x, y)]})
     return drawn
+
+
+def _show_all(rows: list[dict[str, Any]], frame: Frame) -> None:
+    """Put into each row the size of its mark, larger below marks that would hide it."""
+    assert frame.x is not None
+    at = [(frame.x.at(row["x"], frame.panel), frame.y.at(row["y"], frame.height)) for row in rows]
+    for place, row in enumerate(rows):
+        above = sum(math.dist(at[place], other) < 2 for other in at[place + 1 :])
+        row["size"] = 30 * (1 + above)
 
 
 def _diagonal(

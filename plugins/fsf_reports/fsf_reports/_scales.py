@@ -98,6 +98,13 @@ class Rectangle:
         inside = self.overlap(Rectangle(0, 0, width, height))
         return (self.right - self.left) * (self.bottom - self.top) - inside
 
+    def distance(self, point: tuple[float, float]) -> float:
+        """Return how far a point is, 0 inside."""
+        (x, y) = point
+        right = max(self.left - x, 0.0, x - self.right)
+        down = max(self.top - y, 0.0, y - self.bottom)
+        return math.hypot(right, down)
+
 
 @dataclass(frozen=True)
 class Label:
@@ -107,7 +114,7 @@ class Label:
     dy: float
     align: str
     is_free: bool = True
-    """Whether it is near its point, inside the panel and covers neither a label nor a point."""
+    """Whether it is near its point and no other, inside the panel and covers nothing."""
 
     @property
     def is_far(self) -> bool:
@@ -162,6 +169,8 @@ def placed_labels(
             tried = _box(x + dx, y + dy, width, size, align)
             hidden = sum(tried.overlap(other) for other in (*taken, *marks))
             hidden += tried.outside(*frame)
+            others = [other for other in points if math.dist(other, (x, y)) >= 1]
+            hidden += 10 * _is_ambiguous(tried, (x, y), (x + dx, y + dy), others)
             covered = 100 * hidden + 0.5 * sum(tried.overlap(other) for other in obstacles)
             covered += sum(map(tried.overlap, lines))
             if distance > _NEAR:
@@ -175,6 +184,25 @@ def placed_labels(
         if best.is_far:
             lines += _along((x, y), (x + best.dx, y + best.dy))
     return found
+
+
+def _is_ambiguous(
+    box: Rectangle,
+    own: tuple[float, float],
+    end: tuple[float, float],
+    others: Sequence[tuple[float, float]],
+) -> bool:
+    """Return whether a label can be read as that of another point.
+
+    A label beside its point is clearly nearer to it than to any other. The line of a label further
+    away passes no other point, and the label is not beside one.
+    """
+    nearest = min(map(box.distance, others), default=math.inf)
+    if math.dist(own, end) <= _NEAR:
+        return nearest < box.distance(own) + 3
+    line = [Rectangle(one.left - 2, one.top - 2, one.right + 2, one.bottom + 2)
+            for one in _along(own, end)]  # fmt: skip
+    return nearest <= _NEAR or any(not one.distance(other) for one in line for other in others)
 
 
 def _along(start: tuple[float, float], end: tuple[float, float]) -> list[Rectangle]:

@@ -29,11 +29,25 @@ def texts_of(path: Path) -> tuple[list[Box], float, float]:
     return list(_lines(root, 0.0, 0.0, turned=False)), width, height
 
 
-def _lines(node: Any, x: float, y: float, *, turned: bool) -> Iterator[Box]:
-    moves = node.get("transform", "")
-    for move in re.findall(r"translate\(([^)]*)\)", moves):
+def _moved(node: Any, x: float, y: float) -> tuple[float, float]:
+    for move in re.findall(r"translate\(([^)]*)\)", node.get("transform", "")):
         right, down = (float(part) for part in re.split("[ ,]+", move))
         x, y = x + right, y + down
+    return x, y
+
+
+def marks_of(node: Any, kind: str, x: float = 0.0, y: float = 0.0) -> Iterator[tuple[Any, ...]]:
+    """Yield colour, path and place of each mark of a kind, in the order in which they are drawn."""
+    x, y = _moved(node, x, y)
+    if node.get("aria-roledescription") == kind:
+        yield node.get("fill"), node.get("d"), x, y
+    for child in node:
+        yield from marks_of(child, kind, x, y)
+
+
+def _lines(node: Any, x: float, y: float, *, turned: bool) -> Iterator[Box]:
+    moves = node.get("transform", "")
+    x, y = _moved(node, x, y)
     turned = turned or bool(re.search(r"rotate\(-?\d*[1-9]", moves))
     if node.tag.endswith("}text"):
         size = float(node.get("font-size").removesuffix("px"))
@@ -113,6 +127,59 @@ def test_texts_lie_beside_each_other_and_name_every_method(
     shown = "".join(text for text, *_ in boxes).replace(" ", "")
     assert all(name.replace(" ", "") in shown for name in names)
     assert "…" not in shown
+
+
+def scattered(*places: tuple[float, float]) -> FigureDeclaration:
+    """Return a figure of two panels, of methods at these places and of the first alone."""
+    points = [
+        Point(Quantity.around(x, 2), Quantity.around(y, 2), f"method-{n}")
+        for n, (x, y) in enumerate(places)
+    ]
+    panels = (
+        Panel("both", (Series("", tuple(points)),)),
+        Panel("one", (Series("", (points[0],)),)),
+    )
+    limits = (0.0, 100.0)
+    return FigureDeclaration("F", "", "", "", panels, mark="points", diagonal=True, limits=limits)
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.3, 0.8, 1.5, 3.0, 6.0, 12.0, 30.0])
+@pytest.mark.parametrize("toward", [(1, 0), (0, 1), (1, 1), (1, -1)])
+def test_no_point_can_be_taken_for_another(
+    apart: float, toward: tuple[int, int], tmp_path: Path
+) -> None:
+    first, second = (48, 38), (48 + apart * toward[0], 38 + apart * toward[1])
+    figure = scattered(first, second, (20, 20))
+    path = fsf_reports.save_figure(figure, tmp_path / "f.svg", renderer="altair")
+    marks = list(marks_of(ElementTree.parse(path).getroot(), "point"))
+    shown = texts_of(path)[0]
+    of_key = {colour: path for colour, path, *_ in marks}
+    if len(of_key) > 1:  # a key: a colour and a shape for each method, the same in both panels
+        assert len({path for _, path, *_ in marks[:3]}) == len(of_key) == 3
+        assert marks[-1][0] == marks[-4][0]
+        return
+    at = {f"method-{n}": (x, y) for n, (*_, x, y) in enumerate(marks[:3])}
+    for text, left, top, right, bottom in shown:
+        if text not in at or left > marks[3][2] - 60:  # of the second panel
+            continue
+        away = {
+            name: math.hypot(max(left - x, 0, x - right), max(top - y, 0, y - bottom))
+            for name, (x, y) in at.items()
+        }
+        # A label that is beside no point has a line to its own.
+        assert min(away, key=away.__getitem__) == text or min(away.values()) > 8
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_bars_of_one_series_stand_over_their_name(missing: int, tmp_path: Path) -> None:
+    both = [Series(f"{n} shots", (Point("ncc", Quantity(9.0 + n)),)) for n in (1, 5)]
+    panels = (Panel("both", tuple(both)), Panel("one", (both[missing],)))
+    figure = FigureDeclaration("F", "", "", "", panels, mark="bars")
+    path = fsf_reports.save_figure(figure, tmp_path / "f.svg", renderer="altair")
+    *_, (_, drawn, x, _) = marks_of(ElementTree.parse(path).getroot(), "bar")
+    start, wide = map(float, re.findall(r"M([-\d.]+),[-\d.]+h([-\d.]+)", drawn)[0])
+    *_, (_, left, _, right, _) = (box for box in texts_of(path)[0] if box[0] == "ncc")
+    assert x + start + wide / 2 == pytest.approx((left + right) / 2, abs=2)
 
 
 def test_rows_are_as_high_in_every_panel(tmp_path: Path) -> None:
