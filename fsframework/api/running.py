@@ -13,7 +13,7 @@ from fsframework._text import printable
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.run_rows import dataset_of, intervals_of, words_of
 from fsframework.api.session import Session, open_session
-from fsframework.components.entry_points import packaged
+from fsframework.components.entry_points import packaged, packaged_runs
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.session import Workspace
 from fsframework.engine.staging import OVERRIDING
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fsframework.api.models import Model
     from fsframework.interfaces.statistic import Statistic
 
-__all__ = ["Run", "Runs", "load_run", "run", "run_folder", "run_resolved", "runs"]
+__all__ = ["Run", "Runs", "load_run", "packaged_runs", "run", "run_folder", "run_resolved", "runs"]
 
 _SHOWN = ("acc-random", "wacc-random", "wacc-biased", "wacc-gap")
 """Estimates in a list of runs; of a run without any, the first ones."""
@@ -455,9 +455,8 @@ class Runs(Sequence[Run]):
         found = []
         for run in self:
             row = run.settings
-            for name, estimate in run.estimates.items():
-                row[name] = estimate.value
-                row |= {f"{name} low": estimate.low, f"{name} high": estimate.high}
+            for name, one in run.estimates.items():
+                row |= {name: one.value, f"{name} low": one.low, f"{name} high": one.high}
             found.append(row)
         return found
 
@@ -529,11 +528,6 @@ class Runs(Sequence[Run]):
 
 def runs(folder: str | Path | None = None) -> Runs:
     """Return the runs of a folder; by default those of ``FSF_RUNS``, else of ``./runs``."""
-    place = Workspace.default(folder).runs
-    found, broken = [], {}
-    for path, record in list_records(place):
-        if isinstance(record, RecordError):
-            broken[path] = str(record)
-        else:
-            found.append(Run(path, record))
-    return Runs(found, broken)
+    listed = list_records(Workspace.default(folder).runs)
+    broken = {path: str(one) for path, one in listed if isinstance(one, RecordError)}
+    return Runs((Run(path, one) for path, one in listed if isinstance(one, RunRecord)), broken)

@@ -20,23 +20,12 @@ from fsframework.engine.lineage import size_of
 from fsframework.engine.options import ARGUMENTS, SEEDS, Settings, check_keys
 from fsframework.engine.recipes import Recipe
 from fsframework.engine.stages import Stage
-from fsframework.engine.staging import (
-    Recipes,
-    argument_apart,
-    find_recipes,
-    resolve_stages,
-)
+from fsframework.engine.staging import Recipes, argument_apart, find_recipes, resolve_stages
 from fsframework.errors import OptionError, PluginError, argument
 from fsframework.records import RunRecord, read_arms
 from fsframework.statistics.measures import DEFAULT_STATISTICS
 
-__all__ = [
-    "ROLES",
-    "Experiment",
-    "resolve_experiment",
-    "resolve_images",
-    "with_way",
-]
+__all__ = ["ROLES", "Experiment", "resolve_experiment", "resolve_images", "with_way"]
 
 ROLES = ("dataset", "backbone", "method", "sampler")
 """The components that every experiment has."""

@@ -272,7 +272,8 @@ def _possibly(tested: UnderTest, name: str) -> str:
     named = "unknown data (pretrained_on of the backbone says which)"
     called = named if name == "unknown" else name
     if not tested.published:
-        return f"{called}, which may contain classes of these data"
+        note = "this does not concern photographs that you took yourself"
+        return f"{called}, which may contain classes of these data ({note})"
     own = _content(name)
     shared = {one for held in (name, *own.contains) for one in _content(held).shares}
     wholes = {one for whole in own.part_of for one in (whole, *_content(whole).contains)}

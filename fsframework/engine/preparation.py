@@ -23,6 +23,7 @@ from fsframework.engine.session import Session, resolve_device
 from fsframework.engine.stages import Stage, changed_options, stage_digests
 from fsframework.engine.tasks import (
     FEWEST_WAYS,
+    allows,
     check_tasks,
     draw_arms,
     fitted,
@@ -283,11 +284,6 @@ def _split_notes(settings: Settings, *, trains: bool) -> Iterator[str]:
 
 
 def _task_notes(arms: Arms, pool: ImagePool, *, placebo: bool) -> Iterator[str]:
-    if pool.attributes is not None:
-        without = int((pool.attributes.words_per_image() == 0).sum())
-        if without:
-            verb = "has" if without == 1 else "have"
-            yield f"{without:,} of {len(pool):,} images {verb} no attribute"
     for arm, chosen in arms.items():
         if not chosen.reuses_images:
             yield (
@@ -394,22 +390,25 @@ def drawn_tasks(
         InfeasibleTask: no split yields such tasks.
     """
     _demand_classes(experiment, dataset, trains=bool(trains))
-    found: list[FoundTasks] = []
-    refused: list[InfeasibleTask] = []
-    for split in candidate_splits(experiment, dataset, trains=trains):
+    found: dict[str, FoundTasks] = {}
+    refused: dict[str, InfeasibleTask] = {}
+    splits, shape = candidate_splits(experiment, dataset, trains=trains), experiment.sampler.options
+    # Words may take long to detect, and a split whose labels forbid the tasks is rarely used.
+    for split in splits if allows(dataset.pool(splits[0]), shape) else reversed(splits):
         try:
-            found.append(_drawn_from(_on_split(experiment, split), dataset, session))
+            found[split] = _drawn_from(_on_split(experiment, split), dataset, session)
         except InfeasibleTask as error:
-            refused.append(error)
-        if found and not found[-1].fitting:
+            refused[split] = error
+        if split in found and not found[split].fitting:
             break
     given = experiment.settings.split
     if not found:
         rest = "nothing is trained, and the tasks may use all images"
         train = "train" in dataset.splits and (experiment.learns if trains is None else trains)
         hint = f"; with {argument('training.epochs', 0)} {rest}" if train and not given else ""
-        raise InfeasibleTask(f"{refused[-1]}{hint}")
-    largest = max(found, key=lambda one: (one.arms.tested.n_way, one.arms.tested.n_query))
+        raise InfeasibleTask(f"{refused[splits[-1]]}{hint}")
+    usual_first = [found[split] for split in splits if split in found]
+    largest = max(usual_first, key=lambda one: (one.arms.tested.n_way, one.arms.tested.n_query))
     if given is None and largest.experiment.settings.split != "test":
         largest = replace(largest, fitting=(_why_all(dataset), *largest.fitting))
     session.reporter.say(told_tasks(largest))

@@ -56,13 +56,7 @@ from fsframework.statistics.estimation import estimates_of, saturation
 from fsframework.statistics.results import MethodResult
 from fsframework.values import ArmOutcomes, Arms, Outcomes, TaskSet, digest_of
 
-__all__ = [
-    "RunResult",
-    "component_record",
-    "environment",
-    "plugin_records",
-    "run_experiment",
-]
+__all__ = ["RunResult", "component_record", "environment", "plugin_records", "run_experiment"]
 
 _TRAINED_ON = {"images of train": "train", "images of val": "val"}
 """Splits by the name of their images' digest in a record."""
@@ -301,11 +295,7 @@ class _Job:
         )
 
     def _with_weights(
-        self,
-        record: RunRecord,
-        model: FewShotModel,
-        images: Pixels,
-        splits: list[Split],
+        self, record: RunRecord, model: FewShotModel, images: Pixels, splits: list[Split]
     ) -> RunRecord:
         """Return the record with the digest of the weights, which are saved with the run."""
         digest, path = model.weights_digest(), self.folder / WEIGHTS_NAME

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
     from torch.nn import Parameter
     from torch.optim import Optimizer
 
-__all__ = [
-    "Precision",
-    "Stage",
-    "changed_options",
-    "stage_digests",
-]
+__all__ = ["Precision", "Stage", "changed_options", "stage_digests"]
 
 Precision = Literal["fp32", "bf16", "fp16"]
 """Number format of a backbone; operations unsafe in the shorter formats stay in fp32."""

@@ -38,6 +38,7 @@ __all__ = [
     "FEWEST_WAYS",
     "QUERIES",
     "SHAPE",
+    "allows",
     "check_tasks",
     "draw_arms",
     "fitted",
@@ -289,6 +290,12 @@ def keeps_most(pool: ImagePool, shape: Mapping[str, Any]) -> bool:
 def _too_small(pool: ImagePool, shape: Mapping[str, Any]) -> IntArray:
     images = shape.get("n_shot", 1) + shape.get("n_query", 1)
     return np.flatnonzero(pool.class_sizes < images)
+
+
+def allows(pool: ImagePool, shape: Mapping[str, Any]) -> bool:
+    """Return whether enough classes have the images of a task of a shape."""
+    enough = len(pool.class_names) - len(_too_small(pool, shape))
+    return bool(enough >= shape.get("n_way", FEWEST_WAYS))
 
 
 def left_out(pool: ImagePool, shape: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ import functools
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,8 @@ _STOP_WORDS = frozenset(
     {"a", "an", "and", "at", "by", "for", "in", "of", "on", "or", "the", "to", "with"}
 )
 _IRREGULAR = {
-    "calves": "calf", "children": "child", "elves": "elf", "feet": "foot", "geese": "goose",
-    "halves": "half", "hooves": "hoof", "knives": "knife", "leaves": "leaf", "lice": "louse",
-    "loaves": "loaf", "men": "man", "mice": "mouse", "oxen": "ox", "scarves": "scarf",
-    "shelves": "shelf", "teeth": "tooth", "thieves": "thief", "wives": "wife",
-    "wolves": "wolf", "women": "woman",
+    "children": "child", "feet": "foot", "geese": "goose", "lice": "louse", "men": "man",
+    "mice": "mouse", "oxen": "ox", "teeth": "tooth", "women": "woman",
 }  # fmt: skip
 
 
@@ -63,12 +60,8 @@ def pool_with_attributes(
     """
     if detection is None:
         table, source = _found(pool, words.attributes)
-        notes = tuple(_absent(pool, table, source))
-        for note in notes:
-            reporter.note(note)
     else:
         table, source = detection.table(), f"detector {detection.component.name}"
-        notes = detection.notes
         if detection.failed:
             # Training and evaluation would stop at them; they are not images without words.
             n_failed, (_, reason) = len(detection.failed), detection.failed[0]
@@ -76,22 +69,58 @@ def pool_with_attributes(
                 f"{n_failed} {'image' if n_failed == 1 else 'images'} cannot be read: {reason}; "
                 "repair or remove them (fsf data check lists all)"
             )
-    pool = pool.with_attributes(table)
+    if split := table.provenance.get("split"):
+        source += f", a table of the split {split}"
+    absent = int((Texts.of(table.keys).find(pool.keys) < 0).sum())
+    try:
+        pool = pool.with_attributes(table)
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from None
     _demand_words(pool, f"no image has any attribute (source: {source})")
     for word in sorted(set(words.drop_words) - set(table.words)):
         reporter.note(f"no image has the word {word!r} that is to be dropped")
     pool = without_dropped_words(pool, words)
     _demand_words(pool, "no image has any attribute left; drop fewer words")
+    notes = tuple(_notes(pool, absent, source))
+    for note in notes:
+        reporter.note(note)
+    return pool, notes if detection is None else (*detection.notes, *notes)
+
+
+def _notes(pool: ImagePool, absent: int, source: str) -> Iterator[str]:
+    """Yield what a reader must know of the words of images.
+
+    Args:
+        absent: number of images that are not in the source of the words.
+    """
+    table, of_images = _table_of(pool), f"of the {len(pool):,} images"
+    wordless = int((table.words_per_image() == 0).sum()) - absent
+    lacking = [f"{absent:,} {of_images} are not in {source}"] if absent else []
+    lacking += [f"{wordless:,} {of_images} have no words"] if wordless else []
+    if lacking:
+        yield f"{' and '.join(lacking)}; an image without words counts as lacking every word"
+    if named := _named_classes(pool):
+        yield (
+            f"in {len(named)} of the {len(pool.class_names)} classes, such as {named[0]!r}, most "
+            "images with words have one that names the class; "
+            f"{argument('drop_class_words', True)} removes such words"
+        )
     if common := words_in_classes(pool):
         first, n = next(iter(common.items()))
-        note = (
+        yield (
             f"most images of {n} of the {len(pool.class_names)} classes have {first!r}: a word "
             "that nearly all classes share is not a spurious attribute; "
             f"{argument('drop_words_in_classes', _NEARLY_ALL)} removes {', '.join(common)}"
         )
-        reporter.note(note)
-        notes = *notes, note
-    return pool, notes
+
+
+def _named_classes(pool: ImagePool) -> list[str]:
+    """Return the classes that a word names in most of their images that have words."""
+    have = _table_of(pool).words_per_image()
+    named = have > _table_of(without_class_words(pool)).words_per_image()
+    # Counts by class: twice the named images less those with words.
+    surplus = np.bincount(pool.labels, 2 * named - (have > 0), len(pool.class_names))
+    return [pool.class_names[i] for i in np.flatnonzero(surplus > 0)]
 
 
 def _demand_words(pool: ImagePool, otherwise: str) -> None:
@@ -139,30 +168,19 @@ def _separated(table: AttributeTable, called: str) -> AttributeTable:
     return table
 
 
-def _absent(pool: ImagePool, table: AttributeTable, source: str) -> list[str]:
-    """Return a sentence on how many images a table lacks: it may be of another split."""
-    if table.keys == pool.keys:
-        return []
-    absent = int((Texts.of(table.keys).find(pool.keys) < 0).sum())
-    if not absent:
-        return []
-    split = table.provenance.get("split")
-    of = f", a table of the split {split}" if split else ""
-    return [f"{absent:,} of the {len(pool):,} images are not in {source}{of}"]
-
-
 def read_attributes(path: str | Path) -> AttributeTable:
-    """Read a table of words from a file, in one of the formats of ``READERS``.
+    """Read a table of words from a CSV or Parquet file.
 
     Raises:
         DataError: the file, a column or a row is wrong; the message names it.
         OptionError: the file's ending is none of a known format.
     """
     path = Path(path)
-    reader = READERS.get(path.suffix.lower())
+    readers = {".csv": _read_csv, ".parquet": AttributeTable.load}
+    reader = readers.get(path.suffix.lower())
     if reader is None:
         raise OptionError(
-            f"{argument('attributes', str(path))}: must end in {' or '.join(READERS)}, or be "
+            f"{argument('attributes', str(path))}: must end in {' or '.join(readers)}, or be "
             f"{_COLUMN}NAME; {_captions(path)}"
         )
     return _separated(reader(path), str(path))
@@ -177,9 +195,10 @@ def _read_csv(path: Path) -> AttributeTable:
 
     def demand_header(names: list[str]) -> None:
         if not {"key", "words"} <= {*names} or len({*names}) < len(names):
+            hint = f"; {_captions(path)}" if "caption" in ",".join(names) else ""
             raise DataError(
-                f"{path}: row 1 must name the columns key and words, and each column once, but "
-                f"names {', '.join(names)[:200] or 'none'}; {_captions(path)}"
+                f"{path}: row 1 must name the columns key and words, separated by commas, and each "
+                f"column once, but is {', '.join(names)[:200] or 'empty'}{hint}"
             )
 
     columns, rows, wrong = read_csv(path, demand_header)
@@ -189,7 +208,10 @@ def _read_csv(path: Path) -> AttributeTable:
     if (nameless := keys.array.index("").as_py()) >= 0:
         wrong[rows[nameless]] = "has no key"
     if wrong:
-        raise DataError(f"{path}: row {min(wrong)} {wrong[min(wrong)]}")
+        raise DataError(
+            f"{path}: row {min(wrong)} {wrong[min(wrong)]}; columns are separated by commas, "
+            f"several words of an image by {_SEPARATOR!r}"
+        )
     chunks = columns.pop("words").chunks
     lists = (_lists(chunks.pop(0)) for _ in range(len(chunks)))  # each is released once it is read
     return AttributeTable.from_lists(keys, lists, provenance={"file": path.name})
@@ -205,13 +227,6 @@ def _lists(cells: Any) -> Any:
     words = [word.strip() for word in flat.dictionary.to_pylist()]
     offsets = split.offsets.cast(pa.int32())
     return pa.ListArray.from_arrays(offsets, pa.DictionaryArray.from_arrays(flat.indices, words))
-
-
-READERS: Mapping[str, Callable[[Path], AttributeTable]] = {
-    ".csv": _read_csv,
-    ".parquet": AttributeTable.load,
-}
-"""What reads a table of words, by the ending of the file."""
 
 
 def without_dropped_words(pool: ImagePool, words: WordChoice) -> ImagePool:
@@ -360,6 +375,8 @@ def _singulars(token: str) -> frozenset[str]:
         forms.add(token[:-1])
         if token.endswith("ies") and len(token) > 4:
             forms.add(token[:-3] + "y")
+        if token.endswith("ves"):
+            forms |= {f"{token[:-3]}f", f"{token[:-3]}fe"}
         if token.endswith(("ses", "xes", "zes", "ches", "shes", "oes")):
             forms.add(token[:-2])
     return frozenset(forms)

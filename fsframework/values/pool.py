@@ -150,9 +150,8 @@ class ImagePool:
         same = not len(self) or table.keys == self.keys
         if not same and (Texts.of(table.keys).find(self.keys) < 0).all():
             raise DataError(
-                f"none of the attribute table's {len(table)} keys belongs to an image; "
-                f"it has {named(table.keys)}, the images are {named(self.keys)} (of a folder, the "
-                "path relative to the folder of the data set)"
+                f"none of the attribute table's {len(table):,} keys belongs to an image; "
+                + _mend(table.keys, self.keys)
             )
         return dataclasses.replace(self, attributes=table.aligned(self.keys))
 
@@ -200,3 +199,18 @@ class _Header(TypedDict):
 
     class_names: tuple[str, ...]
     labelled: bool
+
+
+def _mend(keys: Sequence[str], images: Sequence[str]) -> str:
+    """Return how keys must change to be those of images that have other folders before them."""
+    of_name = {key.rpartition("/")[2]: key for key in images}
+    for key in keys:
+        image = of_name.get(key.rpartition("/")[2], "")
+        if image and key.endswith(f"/{image}"):
+            return f"remove {key.removesuffix(image)!r} from the keys: {image!r}, not {key!r}"
+        if image.endswith(f"/{key}"):
+            return f"add the folders of the images to the keys: {image!r}, not {key!r}"
+    return (
+        f"it has {named(keys)}, the images are {named(images)} (of a folder, the path relative to "
+        "the folder of the data set)"
+    )

@@ -101,6 +101,7 @@ def test_no_note_where_nothing_was_seen_and_one_where_nothing_is_known() -> None
     assert said(Drawn, "wit-400m+unknown") == []
     (note,) = said(Blobs, "wit-400m")
     assert "which may contain classes of these data" in note
+    assert "photographs that you took yourself" in note
 
 
 def trained(dataset: Any = ToySet, **more: Any) -> dict[str, Any]:

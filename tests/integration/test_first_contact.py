@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -219,3 +219,82 @@ def test_data_check_compares_words_with_images(fsf: Fsf, tmp_path: Path) -> None
     assert found["words"]["images_without_words"][0] == "class00/00.png"
     assert "--broken skip" in found["usage"]
     assert fsf(*shlex.split(found["usage"])[1:], "--json").returncode == 0
+
+
+CHECK = ("data", "check", "--dataset", "folder:./images", "--attributes", "images.csv")
+"""The check of data and words that a user's first mistakes meet."""
+
+
+def test_words_that_name_the_class_are_told_by_check_and_run(fsf: Fsf, tmp_path: Path) -> None:
+    images(tmp_path / "images", [25] * 6)
+    header, *rows = (tmp_path / "images.csv").read_text().splitlines()
+    named = [f"{row};{row.partition('/')[0]}" if i % 25 < 20 else row for i, row in enumerate(rows)]
+    (tmp_path / "images.csv").write_text("\n".join([header, *named]))
+    notes = json.loads(fsf(*CHECK, "--json", "--skip-images").stdout)["notes"]
+    [note] = [note for note in notes if "--drop-class-words" in note]
+    assert note.startswith("in 6 of the 6 classes")
+    assert "class00" in note
+    given = ("--dataset", "folder:./images", "--attributes", "images.csv", "--tasks", "2")
+    plain = ("--backbone", "conv64f", "--method", "ncc", "--recipe", "none", "--json")
+    run = ("run", *given, *plain, "-o", "training.epochs=0")
+    assert note in json.loads(fsf(*run).stdout)["notes"]
+    dropped = json.loads(fsf(*run, "--drop-class-words").stdout)["notes"]
+    assert not any("--drop-class-words" in note for note in dropped)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (lambda line: line + ",more" if "/" in line else line, "by ';'"),
+        (lambda line: line.replace(",", ";"), "separated by commas"),
+    ],
+)
+def test_a_wrong_separator_is_named(
+    fsf: Fsf, tmp_path: Path, change: Callable[[str], str], part: str
+) -> None:
+    images(tmp_path / "images", [25] * 4)
+    lines = (tmp_path / "images.csv").read_text().splitlines()
+    (tmp_path / "images.csv").write_text("\n".join(map(change, lines)))
+    done = fsf(*CHECK)
+    assert done.returncode == 2
+    assert "images.csv" in done.stderr
+    assert part in done.stderr
+    assert "captions" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "mend"),
+    [
+        (lambda key: f"photos/{key}", "remove 'photos/' from the keys"),
+        (lambda key: key.partition("/")[2], "'class03/00.png', not '00.png'"),
+    ],
+)
+def test_keys_with_another_beginning_are_one_problem_with_its_mend(
+    fsf: Fsf, tmp_path: Path, change: Callable[[str], str], mend: str
+) -> None:
+    images(tmp_path / "images", [25] * 4)
+    header, *rows = (tmp_path / "images.csv").read_text().splitlines()
+    changed = {change(row.partition(",")[0]): row.partition(",")[2] for row in rows}
+    lines = [header, *(f"{key},{words}" for key, words in changed.items())]
+    (tmp_path / "images.csv").write_text("\n".join(lines))
+    done = fsf(*CHECK)
+    assert done.returncode == 1
+    assert done.stdout.count("00.png") == 2, "the key and that of its image"
+    assert mend in done.stdout
+
+
+def test_images_without_words_are_counted_once_for_the_split_that_is_used(
+    fsf: Fsf, tmp_path: Path
+) -> None:
+    images(tmp_path / "images", [100] * 12)
+    lines = (tmp_path / "images.csv").read_text().splitlines()
+    (tmp_path / "images.csv").write_text("\n".join([lines[0], *lines[1::2]]))
+    given = ("--dataset", "folder:./images", "--attributes", "images.csv", "--tasks", "2")
+    plain = ("--backbone", "conv64f", "--method", "ncc", "--recipe", "none")
+    done = fsf("run", *given, *plain, "-o", "training.epochs=0", "--json")
+    notes = [note for note in json.loads(done.stdout)["notes"] if "word" in note]
+    assert [line for line in done.stderr.splitlines() if "images.csv" in line] == [
+        f"note: {note}" for note in notes if "images.csv" in note
+    ]
+    [note] = [note for note in notes if "lacking every word" in note]
+    assert note.startswith("600 of the 1,200 images are not in images.csv")

@@ -416,7 +416,7 @@ def test_every_table_from_one_grid(whole: dict[str, Any]) -> None:
         assert record["components"]["method"]["name"] == row["method"]
         assert record["components"]["sampler"]["options"]["n_shot"] == row["shot"]
     head = whole["headline"]
-    gaps = [row for row in head["rows"] if row["row"] == "RENet, shot 5, words toy-eyes"]
+    gaps = [row for row in head["rows"] if row["row"] == "RENet, 5-shot, toy-eyes"]
     estimates = {run["experiment"]: run["estimates"] for run in whole["experiments"]}
     own = estimates["RENet, toy-pixels, miniImageNet, 5-shot, toy-eyes"]
     assert gaps[-1]["measured"] == pytest.approx(100 * own["wacc-gap"]["value"])
@@ -603,7 +603,7 @@ def test_a_failing_experiment_loses_no_other(grid: Grid, monkeypatch: pytest.Mon
     assert ["method", "shot", "Acc-R", "Acc", "gap", "wAcc-R", "wAcc-A", "drop", "gap"] in map(
         str.split, answer.split("\n")
     )
-    assert "\n–: toy-blind, shot 1" in answer
+    assert "\n–: toy-blind, 1-shot" in answer
     assert "average drop (2 methods)" in tables
     monkeypatch.delenv("TOY_FAILS")
     mended = ran(grid("--shot", "1", *AGREEMENT, "-o", "seed=3", "--json"))

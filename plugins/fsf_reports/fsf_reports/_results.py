@@ -232,8 +232,11 @@ class Results:
 
     @property
     def cautions(self) -> list[str]:
-        """What must stand under everything that shows these runs, in short."""
-        found = self.remarks
+        """What must stand under everything that shows these runs, in short.
+
+        What a run only suspects is in its own notes.
+        """
+        found = [one for one in self.remarks if "possible contamination:" not in one.lower()]
         more = len(found) - _MOST_CAUTIONS
         told = [*found[:_MOST_CAUTIONS], *([f"{more} more: fsf runs list"] if more > 0 else [])]
         return [*told, *filter(None, [self.left_told])]

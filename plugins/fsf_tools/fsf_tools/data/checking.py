@@ -43,18 +43,25 @@ class WordsReport:
 
     Args:
         words: number of different words.
+        matching: number of keys of the table that are of an image.
         unknown: keys of the table that no image has.
         missing: keys of images that the table lacks.
         wordless: number of images in the table that have no word.
     """
 
     words: int
+    matching: int
     unknown: tuple[str, ...]
     missing: tuple[str, ...]
     wordless: int
 
     def lines(self) -> Iterator[str]:
-        """Yield what a user should know, one sentence each."""
+        """Yield what a user should know, one sentence each; nothing if no key has an image.
+
+        A run refuses such words, in a sentence that says how to mend the keys.
+        """
+        if not self.matching:
+            return
         if self.unknown:
             yield (
                 f"{_counted(self.unknown, 'key')} of the words {_have(self.unknown)} no image: "
@@ -126,6 +133,7 @@ def check_words(dataset: Dataset, table: AttributeTable) -> WordsReport:
     unknown = images.find(rows) < 0
     return WordsReport(
         len(table.words),
+        int((~unknown).sum()),
         tuple(rows.take(np.flatnonzero(unknown))),
         tuple(images.take(np.flatnonzero(rows.find(images) < 0))),
         int(((table.words_per_image() == 0) & ~unknown).sum()),
