@@ -13,7 +13,7 @@ from fsframework._text import printable
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.run_rows import dataset_of, intervals_of, words_of
 from fsframework.api.session import Session, open_session
-from fsframework.components.entry_points import packaged
+from fsframework.components.entry_points import packaged, packaged_runs
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.session import Workspace
 from fsframework.engine.staging import OVERRIDING
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fsframework.api.models import Model
     from fsframework.interfaces.statistic import Statistic
 
-__all__ = ["Run", "Runs", "load_run", "run", "run_folder", "run_resolved", "runs"]
+__all__ = ["Run", "Runs", "load_run", "packaged_runs", "run", "run_folder", "run_resolved", "runs"]
 
 _SHOWN = ("acc-random", "wacc-random", "wacc-biased", "wacc-gap")
 """Estimates in a list of runs; of a run without any, the first ones."""

@@ -16,7 +16,7 @@ from fsframework._tables import text_table
 if TYPE_CHECKING:
     from fsframework.api.headlines import Headline
     from fsframework.api.running import Run
-    from fsframework.records import RunRecord
+    from fsframework.records import ImportedRecord, RunRecord
 
 __all__ = [
     "print_headline",
@@ -169,7 +169,7 @@ def _what(run: Run) -> Iterator[str]:
 
     record = run.record
     if record.imported is not None:
-        yield from _imported(record)
+        yield from _imported(record, record.imported)
         return
     if record.method is None or record.backbone is None:  # a task set
         yield f"{dataset_of(record)}: {_tasks(record)}"
@@ -204,9 +204,7 @@ def _tasks(record: RunRecord) -> str:
     return f"{sampler} tasks{placebo}{of}, {tested.shape}, {queries} per class, {seeds}"
 
 
-def _imported(record: RunRecord) -> Iterator[str]:
-    imported = record.imported
-    assert imported is not None
+def _imported(record: RunRecord, imported: ImportedRecord) -> Iterator[str]:
     if record.method is None or record.backbone is None:
         tasks = next(iter(record.arms.values()), None)
         about = f": {tasks.n_tasks:,} tasks, {tasks.name}" if tasks is not None else ""

@@ -21,7 +21,7 @@ from fsframework.components.package_files import package_file, package_folders, 
 from fsframework.errors import DataError, PluginError
 from fsframework.interfaces.command import Command
 
-__all__ = ["packaged", "read_entry_points"]
+__all__ = ["packaged", "packaged_runs", "read_entry_points"]
 
 _GROUP_OF_FILES = "fsframework.files"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -107,6 +107,13 @@ def _described(plugin: Plugin) -> InstalledCommand:
         return InstalledCommand(replace(plugin, status=f"broken: {error}"), nothing)
 
 
+def packaged_runs(name: str = "*/*") -> list[Path]:
+    """Return the folders of runs in installed packages; ``*`` in the name stands for anything."""
+    packages = {top_level(entry.value) for entry in entry_points(group=_GROUP_OF_FILES)}
+    folders = [folder for one in sorted(packages) for folder in package_folders(one) or ()]
+    return sorted(place for one in folders for place in one.glob(f"{name}/"))
+
+
 def packaged(path: Path) -> Path:
     """Return the folder that an installed package has under a name such as ``cifar-fs/protonet``.
 
@@ -121,9 +128,7 @@ def packaged(path: Path) -> Path:
     """
     if path.exists() or path.is_absolute() or len(path.parts) != 2:
         return path
-    packages = {top_level(entry.value) for entry in entry_points(group=_GROUP_OF_FILES)}
-    folders = [folder for one in sorted(packages) for folder in package_folders(one) or ()]
-    beside = sorted(place for one in folders for place in (one / path.parent).glob("*/"))
+    beside = packaged_runs(f"{path.parent}/*")
     found = [place for place in beside if place.name == path.name]
     if len(found) > 1:
         raise DataError(f"{path} is in two packages: {found[0]} and {found[1]}; uninstall one")

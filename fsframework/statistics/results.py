@@ -210,10 +210,9 @@ def comparable(results: Sequence[MethodResult]) -> list[MethodResult]:
 def _only(tasks: Arms | None, arms: Sequence[str], with_contrast: bool) -> Arms | None:
     if tasks is None:
         return None
-    contrast = tasks.contrast if with_contrast else None
-    if contrast is not None and not set(contrast.arms) <= set(arms):
-        contrast = None
-    return Arms({arm: tasks[arm] for arm in arms}, contrast, tasks.symbols)
+    contrast = tasks.contrast
+    kept = with_contrast and contrast is not None and set(contrast.arms) <= set(arms)
+    return Arms({arm: tasks[arm] for arm in arms}, contrast if kept else None, tasks.symbols)
 
 
 def _difference(first: MethodResult, other: MethodResult, arm: str) -> str:

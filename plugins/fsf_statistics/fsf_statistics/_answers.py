@@ -225,5 +225,6 @@ def _values(column: Column, labels: Sequence[str], unit: str = " points") -> str
     if len(found) == 1:
         return points(found[0])
     share = found[0].share
-    ends = (f"{(100 if share else 1) * one.value:.1f}" for one in (found[0], found[-1]))
-    return f"{' to '.join(dict.fromkeys(ends))}{unit if share else ''}"
+    ends = (f"{(100 if share else 1) * one.value:z.1f}" for one in (found[0], found[-1]))
+    told = " to ".join(dict.fromkeys(ends)).replace("-", "−")
+    return f"{told}{unit if share else ''}"

@@ -52,7 +52,8 @@ class HeadlineEntry:
         if self.estimate is None:
             return "–", "", mark
         digits, (value, low, high) = (1 if self.estimate.share else 3), self.in_percent
-        return f"{value:.{digits}f}", f"{(high - low) / 2:.{digits}f}" * (low == low), mark
+        shown = f"{value:z.{digits}f}".replace("-", "−")
+        return shown, f"{(high - low) / 2:.{digits}f}" * (low == low), mark
 
 
 @dataclass(frozen=True)

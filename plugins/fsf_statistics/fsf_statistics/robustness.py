@@ -119,7 +119,7 @@ class EffectiveRobustness:
         head = ["method", "control", "tested", "predicted", "beyond it", "group", "without one"]
         rows = []
         for label, one in self.values.items():
-            low, high = (f"{100 * end:.1f}" for end in self.spans[label])
+            low, high = (f"{100 * end:z.1f}".replace("-", "−") for end in self.spans[label])
             cells = [str(self.control[label]), str(self.tested[label])]
             cells += [f"{100 * self.predicted[label]:.1f} %", str(one), self.letters[label]]
             rows.append([label, *cells, f"{low} to {high}"])

@@ -394,6 +394,14 @@ def test_bars_share_a_scale_that_contains_zero() -> None:
     assert (first.index("├"), first.index("●"), first.index("┤")) == (10, 12, 14)
 
 
+def test_what_rounds_to_zero_has_no_sign_and_others_a_minus() -> None:
+    entries = (entry("below", "gap", -2.0, 1), entry("zero", "gap", -0.04, 1))
+    table = HeadlineTable(("method",), entries)
+    _, first, second = ComparedHeadline((), table=table).text().splitlines()
+    assert "−2.0 ± 1.0" in first
+    assert " 0.0 ± 1.0" in second
+
+
 def test_tasks_are_told_apart_by_as_few_options_as_do_it() -> None:
     told = [
         {"dataset.path": path, "sampler.n_query": n, "detector": words, "detector.model": words}

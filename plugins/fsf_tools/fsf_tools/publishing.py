@@ -20,6 +20,7 @@ from fsframework import Run, load_run
 from fsframework.api.experiments import Experiment
 from fsframework.api.imports import ArmRecord, RunRecord, save_import
 from fsframework.api.opened import OpenedImages, draw_tasks
+from fsframework.api.running import packaged_runs
 from fsframework.api.session import Session, Workspace
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.values import TaskSet, atomic_write, digest_of
@@ -202,6 +203,27 @@ dependencies = ["fsframework>=0.1"]
 name = "{module}"
 """,
 }
+
+
+def installed_sets() -> list[dict[str, str]]:
+    """Return name, data, shape and words of each task set of an installed package."""
+    found = []
+    for folder in packaged_runs():
+        if not (folder / "run.json").is_file():
+            continue
+        run = load_run(folder)
+        if run.record.method is not None:  # a model
+            continue
+        record, words = run.record, run.pool.attributes
+        found.append(
+            {
+                "name": f"{folder.parent.name}/{folder.name}",
+                "data": record.components["dataset"].name,
+                "tasks": f"{' and '.join(record.arms)}, {next(iter(record.arms.values())).shape}",
+                "words": "none" if words is None else f"{len(words.words):,}",
+            }
+        )
+    return found
 
 
 def datasheet(run: Run) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ import pytest
 
 import fsframework
 from tests.conftest import Fsf
+from tests.toys import image_folder
 
 DATA = ("--dataset", "planted", "-o", "dataset.n_per_class=20", "-o", "dataset.size=16")
 SHAPE = ("--way", "3", "--shot", "1", "--queries", "4", "--tasks", "10")
@@ -56,6 +57,11 @@ def test_a_task_set_is_found_by_its_name_and_only_its_images_are_taken(
     bad = fsf("tasks", "publish", "Toy/x", *TO, *DATA, *SHAPE)
     assert (bad.returncode, "'Toy/x'" in bad.stderr) == (2, True)
     install()
+    listed = {row["name"]: row for row in json.loads(done(fsf, "tasks", "show", "--json"))}
+    own = listed["toy/fewstab-3w1s-v1"]
+    assert (own["data"], own["tasks"]) == ("planted", "random and biased, 3-way 1-shot")
+    assert "toy/fewstab-3w1s-v1" in done(fsf, "tasks", "show")
+    assert not list(tmp_path.glob("*.png"))
     shown = done(fsf, "tasks", "show", "toy/fewstab-3w1s-v1")
     for told in ("words: made up", "licence: CC0", "fewstab (n_way=3", "10 biased tasks"):
         assert told in shown
@@ -85,6 +91,12 @@ def test_a_task_set_is_found_by_its_name_and_only_its_images_are_taken(
         assert "--task-file toy/fewstab-3w1s-v1" in refused.stderr
     other = fsf("run", *NOTHING, *DATA, "--task-file", "toy/fewstab-3w1s-v2")
     assert (other.returncode, "toy/fewstab-3w1s-v1" in other.stderr) == (2, True)
+    # Images without a split to train on: what is wrong first is that they are others.
+    image_folder(tmp_path / "birds", "abc", each=6)
+    for options in (("--method", "protonet"), NOTHING):
+        wrong = fsf("run", *options, "--dataset", "folder:./birds",
+                    "--task-file", "toy/fewstab-3w1s-v1")  # fmt: skip
+        assert (wrong.returncode, "drawn from other data" in wrong.stderr) == (2, True)
 
 
 def test_a_damaged_task_set_is_refused(fsf: Fsf, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ class HarmfulPairs(Section):
             (
                 "A pair of a class and a word is reported if the word costs the class at least "
                 f"{100 * LEAST_HARM:g} points. Up to {100 * MOST_WRONG:g} % of the listed pairs "
-                "are false: their words are expected to do no harm. Words joined by + cannot be "
+                "are expected to be false: their words do no harm. Words joined by + cannot be "
                 "told apart in the class. A word stands for everything that occurs together with "
                 "it.",
             )

@@ -69,7 +69,8 @@ def show_task(  # noqa: PLR0913 - a parameter per option
 
     A word tied to a class of the task is marked in the colour of that class. Without
     FILE, the task is drawn with --sampler. Where FILE is the name of a task set or the
-    folder of a run, its datasheet is printed, unless --task or --output is given.
+    folder of a run, its datasheet is printed, unless --task or --output is given. With
+    neither FILE nor options, the installed task sets are listed.
 
     \b
     Examples:
@@ -83,6 +84,11 @@ def show_task(  # noqa: PLR0913 - a parameter per option
     from fsframework.errors import OptionError
     from fsframework.values import atomic_write
 
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name for name, one in sources.items() if one is ParameterSource.COMMANDLINE}
+    if given <= {"as_json"}:
+        _print_sets(as_json=as_json)
+        return
     asked = context.get_parameter_source("number") is not ParameterSource.DEFAULT
     if file is not None and not file.is_file() and not asked and output is None:
         _print_datasheet(file, as_json=as_json)
@@ -108,6 +114,23 @@ def show_task(  # noqa: PLR0913 - a parameter per option
     placebo = ", images permuted (placebo)" if tasks.placebo else ""
     called = f"{tasks.arm} task" if tasks.arm else "task"
     click.echo(f"{path}: {called} {number} of {tasks.sampler}{placebo}")
+
+
+def _print_sets(*, as_json: bool) -> None:
+    from fsf_tools.publishing import installed_sets
+    from fsframework.cli import render
+    from fsframework.errors import OptionError
+
+    rows = installed_sets()
+    if not rows and not as_json:
+        raise OptionError(
+            "no task set is installed (the package fsf-tasks has some); give the name of one, a "
+            "FILE of tasks, or options to draw a task with, such as --sampler"
+        )
+    if as_json:
+        render.print_json(rows)
+    else:
+        render.print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _print_datasheet(file: Path, *, as_json: bool) -> None:
