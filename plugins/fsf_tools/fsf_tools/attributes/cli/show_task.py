@@ -90,7 +90,7 @@ def show_task(  # noqa: PLR0913 - a parameter per option
         _print_sets(as_json=as_json)
         return
     asked = context.get_parameter_source("number") is not ParameterSource.DEFAULT
-    if file is not None and not file.is_file() and not asked and output is None:
+    if file is not None and _is_folder_or_name(file) and not asked and output is None:
         _print_datasheet(file, as_json=as_json)
         return
     path = output or Path(f"task-{number}.png")
@@ -114,6 +114,12 @@ def show_task(  # noqa: PLR0913 - a parameter per option
     placebo = ", images permuted (placebo)" if tasks.placebo else ""
     called = f"{tasks.arm} task" if tasks.arm else "task"
     click.echo(f"{path}: {called} {number} of {tasks.sampler}{placebo}")
+
+
+def _is_folder_or_name(file: Path) -> bool:
+    """Whether a path is that of a folder, or may be the name of a task set, as in ``cub/NAME``."""
+    named = not file.is_absolute() and len(file.parts) == len(("DATA", "NAME"))
+    return file.is_dir() or (named and not file.exists())
 
 
 def _print_sets(*, as_json: bool) -> None:
