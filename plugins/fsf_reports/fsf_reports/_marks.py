@@ -156,7 +156,7 @@ def without_room(figure: FigureDeclaration, frame: Frame) -> tuple[str, ...]:
         labels = tuple(dict.fromkeys(plain(p.label) for p in figure.points if p.label))
         many = len(labels) > len(SHAPES) and not labels_are_clear(figure, frame)
         return labels if many else ()
-    if figure.mark not in ("matrix", "lines") or not _with_names(figure):
+    if figure.mark not in ("bars", "matrix", "lines") or not _with_names(figure):
         return ()
     for panel in figure.panels:
         names = _categories(figure, panel)
