@@ -112,7 +112,7 @@ def test_differences_are_paired_beside_accuracies(contexts: Contexts, tmp_path: 
     assert "2 experiments: 0 run now, 2 finished before, 0 failed" in again.stdout
     assert "both tasks of a pair have the same classes and the same support" in again.stdout
     assert "is above 0 in 2 of 2 cases" in again.stdout
-    assert again.stdout.startswith("On 5-way 1-shot: toy-near loses ")
+    assert again.stdout.startswith("5-way 1-shot: toy-near loses ")
     assert "\nFigure 3. Acc in percent" in again.stdout
     with (tmp_path / "out.csv").open(encoding="utf-8") as file:
         lines = list(csv.DictReader(file))

@@ -113,8 +113,8 @@ def accuracy(fsf: Any, tmp_path: Path, way: int, shot: int, queries: int, mode: 
 
 PUBLISHED = [
     ((5, 1, 19), (99.61, 0.16)),
-    ((5, 5, 15), (99.81, 0.09)),
-    ((20, 1, 5), (98.05, 0.34)),
+    pytest.param((5, 5, 15), (99.81, 0.09), marks=pytest.mark.slow),
+    pytest.param((20, 1, 5), (98.05, 0.34), marks=pytest.mark.slow),
 ]
 
 

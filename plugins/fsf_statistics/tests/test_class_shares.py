@@ -67,7 +67,7 @@ def test_classes_alone_make_a_gap_that_a_matched_control_does_not_have(
     assert "sampler={'control': 'matched'}" in notes[0]
     drawn = [np.mean(np.any(usual.arms[arm].classes == 0, axis=1)) for arm in gap.arms]
     assert all(f"{100 * share:.1f} %" in notes[0] for share in drawn)
-    made = float(notes[1].partition(f"{name}-gap ")[2].split()[0]) / 100
+    made = float(notes[1].partition(f"{name}-gap ")[2].split()[0].replace("−", "-")) / 100
     assert gap.low < made < gap.high
 
     matched = answered(arms(UNBALANCED, "matched"))

@@ -145,6 +145,7 @@ def write_wordnet(folder: Path, label: str, name: str) -> None:
     (home / "index.sense").write_text("")
 
 
+@pytest.mark.slow
 def test_hypernyms_of_wordnet_and_how_classes_lose_them(
     fsf_process: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
