@@ -28,7 +28,7 @@ def test_the_file_has_what_was_given_and_finds_the_run_as_finished(
         "-o",
         "training.steps=2",
         "-o",
-        "training.augment=flip,crop",
+        "training.augment=flip,color-jitter",
     )
     done = fsf(
         *("run", "--method", "ifsl:protonet", "--tasks", "9", "--seeds", "2,3", *SMALL, *trained),
@@ -44,7 +44,7 @@ def test_the_file_has_what_was_given_and_finds_the_run_as_finished(
         "precision": "bf16",
         "level": 0.9,
         "statistics": ["acc"],
-        "training": {"epochs": 1, "steps": 2, "augment": ["flip", "crop"]},
+        "training": {"epochs": 1, "steps": 2, "augment": ["flip", "color-jitter"]},
         "sampler": {"name": "random", **SHAPE},
         "dataset": {"n_per_class": 8, "size": 16},
     }
