@@ -531,19 +531,7 @@ def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict
         if name not in _SHAPE and origin != "default"
     ]
     return {
-        arm: ArmRecord(
-            sampler=tasks.sampler,
-            options=dict(tasks.options),
-            seed=tasks.seed,
-            digest=tasks.digest,
-            n_way=tasks.n_way,
-            n_shot=tasks.n_shot,
-            n_query=tasks.n_query,
-            n_tasks=len(tasks),
-            class_sizes=tuple(class_sizes),
-            symbol=arms.symbols.get(arm, ""),
-            given_options=tuple(name for name in given if name in tasks.options),
-        )
+        arm: ArmRecord.of(tasks, class_sizes, arms.symbols.get(arm, ""), given)
         for arm, tasks in arms.items()
     }
 
