@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -157,6 +157,21 @@ class ArmRecord:
     symbol: str = ""
     given_options: tuple[str, ...] = ()
     name: str = ""
+
+    @classmethod
+    def of(
+        cls, tasks: TaskSet, class_sizes: Iterable[int], symbol: str, given: Iterable[str] = ()
+    ) -> Self:
+        """Describe tasks; of the options ``given``, those that the tasks have."""
+        names = ("sampler", "seed", "digest", "n_way", "n_shot", "n_query")
+        return cls(
+            **{name: getattr(tasks, name) for name in names},
+            options=dict(tasks.options),
+            n_tasks=len(tasks),
+            class_sizes=tuple(int(size) for size in class_sizes),
+            symbol=symbol,
+            given_options=tuple(name for name in given if name in tasks.options),
+        )
 
     @property
     def shape(self) -> str:
