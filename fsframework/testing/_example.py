@@ -135,7 +135,7 @@ def smallest(fails: Callable[[], bool], sizes: Mapping[str, tuple[int, int]]) ->
     found = {name: usual for name, (_, usual) in sizes.items()}
     for name, (least, usual) in sizes.items():
         for number in _ascending(least, usual):
-            with example(**{**found, name: number}):
+            with example(None, **{**found, name: number}):
                 if fails():
                     found[name] = number
                     break

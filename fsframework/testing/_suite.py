@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from fsframework.interfaces.launcher import Launcher
 from fsframework.testing._example import current, example, given_pool
 from fsframework.testing._explained import Failure, failure_of, place_in, repeated, shrunk
 from fsframework.values import ImagePool
+
+if TYPE_CHECKING:
+    import pytest
 
 __all__ = [
     "Answers",
@@ -273,7 +276,7 @@ def _remember(check: Check, make: Make, reason: str) -> None:
 
 def _key(check: Check, make: Make) -> tuple[Check, Make, str | None]:
     pool = given_pool()
-    return check, make, pool and pool.fingerprint
+    return check, make, None if pool is None else pool.fingerprint
 
 
 def _reason_not_to(earlier: Check, make: Make) -> str:
@@ -624,7 +627,7 @@ def parametrize_with_checks(
     expected_failures: Mapping[type, Mapping[str, str]] | None = None,
     *,
     pool: ImagePool | None = None,
-) -> Any:
+) -> pytest.MarkDecorator:
     """Return a ``pytest.mark.parametrize`` over all checks of all components.
 
     The test takes ``make`` and ``check``::
