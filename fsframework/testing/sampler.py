@@ -118,9 +118,7 @@ def _require_equal(found: TaskSet, expected: TaskSet, message: str) -> None:
         theirs, own = getattr(expected, name), getattr(found, name)
         for task, (one, other) in enumerate(zip(own, theirs, strict=False)):
             same = np.array_equal(one, other)
-            require(
-                same, f"{message}: {name} of task {task}: {shown(one)}, not {shown(other)}"
-            )
+            require(same, f"{message}: {name} of task {task}: {shown(one)}, not {shown(other)}")
     raise ConformanceError(message)
 
 
