@@ -119,16 +119,10 @@ class Detection:
         if self._selector is not None:
             own = {k: v for k, v in asked.options.items() if k != "selector"}
             asked = dataclasses.replace(asked, options=own)
-        files = [
-            digest_of(value.read_bytes())
-            for part in asked.walk()
-            for _, value in sorted(part.options.items())
-            if isinstance(value, Path) and value.is_file()
-        ]
         made_by = {k: v for k, v in self._provenance.items() if not k.startswith("selector.")}
         return digest_of(
             "detections",
-            digest_of(asked.fingerprint, files),
+            asked.fingerprint,
             canonical(made_by),
             dataclasses.replace(self.origin, options={}, instance=None).fingerprint,
             self.dataset.fingerprint,
