@@ -286,11 +286,8 @@ def _possibly(tested: UnderTest, name: str) -> str:
             return f"{called}, a part of {own.part_of[0]}, as the classes of {tested.name} are"
     if name in _facts()[0]:
         return ""
-    return (
-        called
-        if name == "unknown"
-        else (f"{called}, which may contain images like those of {tested.name}")
-    )
+    like = "" if name == "unknown" else f", which may contain images like those of {tested.name}"
+    return called + like
 
 
 def _of_training(tested: UnderTest, trained: Sequence[TrainedOn]) -> Iterator[str]:
