@@ -166,10 +166,16 @@ def check_same_weights(make: Make) -> None:
 
 @suite.check(after=[check_preprocessing])
 def check_maps(make: Make) -> None:
-    """Images become finite float maps ``(n, C, h, w)``."""
+    """Images become finite float maps ``(n, C, h, w)``, the same again in evaluation mode."""
     backbone = _made(make)
     images = _images(backbone.preprocessing.size)
-    _require_maps(_maps(backbone, images), tuple(images.shape))
+    maps = _maps(backbone, images)
+    _require_maps(maps, tuple(images.shape))
+    require_close(
+        _maps(backbone, images),
+        maps,
+        "the same images give other maps a second time (does it draw random numbers?)",
+    )
 
 
 @suite.check(after=[check_maps])

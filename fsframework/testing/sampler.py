@@ -124,7 +124,7 @@ def _require_equal(found: TaskSet, expected: TaskSet, message: str) -> None:
 
 @suite.check()
 def check_request_honoured(make: Make) -> None:
-    """``draw`` returns the requested numbers of tasks, ways, shots and queries."""
+    """``draw`` returns as many tasks, ways, shots and queries as asked, and the same again."""
     sampler = _made(make)
     try:
         tasks = _draw(sampler)
@@ -144,6 +144,9 @@ def check_request_honoured(make: Make) -> None:
         found[name], asked[name] = getattr(tasks, name), getattr(sampler, name)
     wrong = {name: found[name] for name in asked if found[name] != asked[name]}
     require(not wrong, f"asked for {asked}, draw returns {wrong}")
+    _require_equal(
+        _draw(_made(make)), tasks, "the same seed gives other tasks a second time (use task_rng)"
+    )
 
 
 @suite.check(after=[check_request_honoured])

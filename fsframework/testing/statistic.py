@@ -73,14 +73,19 @@ def _with(outcomes: Outcomes, predictions: IntArray) -> Outcomes:
 
 @suite.check()
 def check_one_number_a_task(make: Make) -> None:
-    """``per_task`` returns one finite float per task."""
+    """``per_task`` returns one finite float per task, the same again for the same outcomes."""
     outcomes = _outcomes()
     values = _values(make(), outcomes)
     require(isinstance(values, np.ndarray), f"it must be an array, not {type(values).__name__}")
     require(np.issubdtype(values.dtype, np.floating), f"it must be of floats, not {values.dtype}")
     expected = (len(outcomes),)
     require(values.shape == expected, f"it must have shape {expected}, not {values.shape}")
-    require(np.isfinite(values).all(), f"it must be finite, not {values.tolist()}")
+    require(np.isfinite(values).all(), f"it must be finite, not {shown(values)}")
+    _require_equal(
+        _values(make(), outcomes),
+        values,
+        "the same outcomes have another value a second time (does it draw random numbers?)",
+    )
 
 
 @suite.check(after=[check_one_number_a_task])
