@@ -86,7 +86,10 @@ def check_one_set_an_image(make: Make) -> None:
 
 @suite.check(after=[check_one_set_an_image])
 def check_words(make: Make) -> None:
-    """Words are non-empty strings without surrounding spaces, in one spelling."""
+    """Words are non-empty strings without surrounding spaces, semicolons or line breaks.
+
+    No two words differ in case, hyphens or spaces only.
+    """
     detector = make()
     found = detector.detect(_toys(detector, _MANY))
     require_words(found)

@@ -309,7 +309,10 @@ def check_other_shapes(make: Make) -> None:
 
 @suite.check(after=[check_scores])
 def check_way_order(make: Make) -> None:
-    """Permuting the ways permutes the scores, unless the method has an ``n_way``."""
+    """Permuting the ways permutes the scores, unless the method has an ``n_way``.
+
+    Ways with the same support get the same scores, so that no tie goes to the first way.
+    """
     method = built(make)
     if method.n_way is not None:
         raise NotApplicable(f"its weights are for {method.n_way} ways in a fixed order")
@@ -495,7 +498,8 @@ def check_state_dict(make: Make) -> None:
 def check_loss(make: Make) -> None:
     """``loss`` is a finite scalar whose gradient reaches a parameter, or the items without any.
 
-    It also reaches the views of a method that has a maker of views.
+    It also reaches the views of a method that has a maker of views. ``loss`` itself changes no
+    weights.
     """
     method = built(make).train()
     if method.learns_from == "nothing":

@@ -52,7 +52,7 @@ def check_one_set_a_caption(make: Make) -> None:
 
 @suite.check(after=[check_one_set_a_caption])
 def check_words(make: Make) -> None:
-    """Words are non-empty strings without surrounding spaces."""
+    """Words are non-empty strings without surrounding spaces, semicolons or line breaks."""
     require_words(make().select(_CAPTIONS))
 
 
