@@ -1,6 +1,6 @@
 """A searcher, which proposes values of options to try.
 
-Try it: fsf sweep --search my-searcher --space training.weight_decay=0:1e-3 --trials 3
+Try it: fsf sweep --search my-searcher --space training.weight_decay=0:1e-3
 """
 
 import json
