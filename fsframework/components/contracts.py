@@ -38,7 +38,7 @@ def check_contract(
     called = f"{plugin.described()} is of contract {written!r}"
     if not isinstance(written, int) or written < 1:
         raise PluginError(f"{called}; a contract is a whole number, at least 1")
-    known = f"that of the kind {plugin.kind} is {newest} in {package} {version}"
+    known = f"{package} {version} has contract {newest} for this kind"
     if written > newest:
         raise PluginError(f"{called}; {known} (hint: upgrade {package})")
     missed = changes[written - 1 :]
