@@ -36,6 +36,7 @@ KINDS = {
     "benchmark": ("Benchmarks", "Published experiments, beside what their papers print."),
     "importer": ("Importers", "What makes runs from checkpoints of other code."),
     "launcher": ("Launchers", "Where the work is done: here, on a cluster, on a Ray cluster."),
+    "searcher": ("Searchers", "What proposes values of options to try."),
     "section": ("Sections of a report", "Parts of the page on runs."),
     "renderer": ("Renderers", "What draws figures."),
     "table": ("Table writers", "What writes tables."),

@@ -252,7 +252,7 @@ def finished_of(given: Any, folder: Path | None = None) -> tuple[Any, str]:
     """Return what is given, folders and selectors as those of their runs that were evaluated.
 
     Returns:
-        These, and a sentence that names the runs left out, empty if there are none.
+        What is given, and a sentence that names the runs left out; empty if all are kept.
 
     Raises:
         RecordError: a run of a folder is damaged, or none of them was evaluated.

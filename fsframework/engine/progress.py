@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fsframework._text import printable
+
+if TYPE_CHECKING:
+    from fsframework.records import Epoch
 
 __all__ = ["Advance", "ConsoleReporter", "LogReporter", "Reporter", "usual_reporter"]
 
@@ -34,6 +37,9 @@ class Reporter:
             del amount, note
 
         yield advance
+
+    def learned(self, history: Sequence[Epoch]) -> None:
+        """Report the epochs of a training so far; an exception ends it, to be resumed later."""
 
     def say(self, text: str) -> None:
         """Report one line of text."""
@@ -66,24 +72,17 @@ class ConsoleReporter(Reporter):
     @contextmanager
     def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
         """Show a bar that stays when the stage is done."""
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress as bars
         from rich.table import Column
 
         whole = Column(no_wrap=True)
-        with Progress(
-            TextColumn("{task.description:<22}"),
-            BarColumn(bar_width=24, table_column=whole),
-            MofNCompleteColumn(table_column=whole),
-            TimeElapsedColumn(table_column=whole),
-            TimeRemainingColumn(table_column=whole),
-            TextColumn("{task.fields[note]}"),
+        with bars.Progress(
+            bars.TextColumn("{task.description:<22}"),
+            bars.BarColumn(bar_width=24, table_column=whole),
+            bars.MofNCompleteColumn(table_column=whole),
+            bars.TimeElapsedColumn(table_column=whole),
+            bars.TimeRemainingColumn(table_column=whole),
+            bars.TextColumn("{task.fields[note]}"),
             console=self._console,
         ) as progress:
             task = progress.add_task(name, total=total, completed=done, note="")

@@ -6,7 +6,7 @@ import functools
 import platform
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -43,6 +43,7 @@ from fsframework.records import (
     ComponentRecord,
     DataRecord,
     Environment,
+    Epoch,
     PluginRecord,
     RecordVersionError,
     RunRecord,
@@ -280,7 +281,12 @@ class _Job:
 
     def _with_training(self, record: RunRecord, model: FewShotModel) -> RunRecord:
         """Train the model in place, and record how it went."""
-        watch = Curve(self.folder, tensorboard=self.settings.tensorboard)
+        curve = Curve(self.folder, tensorboard=self.settings.tensorboard)
+
+        def watch(history: Sequence[Epoch]) -> None:
+            curve(history)
+            self.session.reporter.learned(history)
+
         trained = self.training.train(model, watch)
         tested = self.prepared.arms.tested
         return replace(
@@ -525,19 +531,7 @@ def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict
         if name not in _SHAPE and origin != "default"
     ]
     return {
-        arm: ArmRecord(
-            sampler=tasks.sampler,
-            options=dict(tasks.options),
-            seed=tasks.seed,
-            digest=tasks.digest,
-            n_way=tasks.n_way,
-            n_shot=tasks.n_shot,
-            n_query=tasks.n_query,
-            n_tasks=len(tasks),
-            class_sizes=tuple(class_sizes),
-            symbol=arms.symbols.get(arm, ""),
-            given_options=tuple(name for name in given if name in tasks.options),
-        )
+        arm: ArmRecord.of(tasks, class_sizes, arms.symbols.get(arm, ""), given)
         for arm, tasks in arms.items()
     }
 

@@ -74,6 +74,7 @@ def test_trained_on_cifar_measured_on_cue_conflict(fsf: Fsf, tmp_path: Path) -> 
     assert (tmp_path / "cue.png").stat().st_size > 50_000
 
 
+@pytest.mark.slow
 def test_omniglot_runs_as_a_folder(fsf: Fsf, tmp_path: Path) -> None:
     root = unpacked("omniglot", tmp_path, "omniglot/images_background/")
     data = ("--dataset", f"folder:{root}")
@@ -105,6 +106,7 @@ def test_an_imagenet_network_leans_on_domains(fsf: Fsf) -> None:
     assert estimates["acc-gap"]["paired"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is None, reason=f"needs {PACKAGE}")
 def test_an_imagenet_network_leans_on_texture(fsf: Fsf) -> None:
     """The figures of the documentation."""

@@ -255,7 +255,14 @@ def test_a_sound_launcher_passes(make, check):
     check(make)
 
 
-@pytest.mark.parametrize("name", BROKEN)
+# What is declared has the same checks in every kind.
+DECLARED = {"check_options_typed", "check_options_stored", "check_summary", *misdeclared(Processes)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in DECLARED)) for name in BROKEN],
+)
 def test_only_its_check_rejects(name, failing, monkeypatch):
     if name == "check_as_they_come":  # the first result never comes
         monkeypatch.setattr(launcher, "_PATIENCE", 1.0)

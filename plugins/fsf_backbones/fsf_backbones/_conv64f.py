@@ -166,10 +166,6 @@ class Conv64FUnpadded(_FourBlocks):
     28 images give 5 x 5 maps, 84 x 84 images 19 x 19 maps.
 
     Args:
-        last_pool: pool after the fourth block.
-        maxpool_last2: pool after the third block.
-        leaky_relu: rectify with a leaky ReLU.
-        negative_slope: slope of the leaky ReLU, in [0, 1); the plain ReLU ignores it.
         pooling: how ``vectors`` pools a map: ``flatten`` to ``64 * h * w`` numbers, channel
             first, or the ``mean`` over locations, 64 numbers.
         mean: red, green and blue, in 0..1; subtracted from the pixel values. The default is
@@ -192,20 +188,8 @@ class Conv64FUnpadded(_FourBlocks):
     def __init__(
         self,
         *,
-        last_pool: bool = False,
-        maxpool_last2: bool = False,
-        leaky_relu: bool = False,
-        negative_slope: float = 0.2,
         pooling: Pooling = "flatten",
         mean: Colour = Preprocessing.mean,
         std: Colour = Preprocessing.std,
     ) -> None:
-        super().__init__(
-            last_pool=last_pool,
-            maxpool_last2=maxpool_last2,
-            leaky_relu=leaky_relu,
-            negative_slope=negative_slope,
-            pooling=pooling,
-            mean=mean,
-            std=std,
-        )
+        super().__init__(last_pool=False, maxpool_last2=False, pooling=pooling, mean=mean, std=std)

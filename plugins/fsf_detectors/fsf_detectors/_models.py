@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,9 @@ __all__ = [
     "Batched",
     "DtypeName",
     "ModelFolder",
+    "UsesModel",
     "check_dtype",
+    "check_model",
     "load_config",
     "load_image_processor",
     "load_model",
@@ -65,6 +68,7 @@ _SETTINGS = (
 )
 
 _Answer = TypeVar("_Answer")
+_Loaded = TypeVar("_Loaded")
 
 
 PINNED = {
@@ -74,6 +78,38 @@ PINNED = {
 }
 """Default commits of the detectors' own models, so that a table made next year has the same words
 as one made today."""
+
+
+class UsesModel(ABC, Generic[_Loaded]):
+    """Base of the detectors that load a model when they are prepared, or first used."""
+
+    _loaded: tuple[str, _Loaded] | None = None
+    """The device, and the model that was loaded for it."""
+
+    def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
+        """Load the model; repeated only for another device.
+
+        Args:
+            device: a PyTorch device.
+            offline: make no network call; the model is in the hub's cache or a folder.
+
+        Raises:
+            DataError: the model, or a file that it is used with, is missing, damaged or of the
+                wrong kind.
+            OptionError: an option does not fit this model.
+        """
+        if self._loaded is None or self._loaded[0] != device:
+            self._loaded = None  # two models may not fit into memory
+            self._loaded = device, self._load(device, offline)
+
+    @abstractmethod
+    def _load(self, device: str, offline: bool) -> _Loaded: ...
+
+    def _ready(self) -> _Loaded:
+        if self._loaded is None:
+            self.prepare()
+        assert self._loaded is not None
+        return self._loaded[1]
 
 
 @dataclass(frozen=True)
@@ -385,6 +421,16 @@ def load_processor(folder: ModelFolder) -> Any:
 def _demand(folder: ModelFolder, patterns: Sequence[str], what: str) -> None:
     if not any(True for pattern in patterns for _ in folder.path.glob(pattern)):
         raise DataError(f"{folder}: contains no {what} ({' or '.join(patterns)})")
+
+
+def check_model(model: str) -> None:
+    """Check the option ``model``.
+
+    Raises:
+        OptionError: it is empty.
+    """
+    if not model.strip():
+        raise OptionError("model must be the name of a model on the hub or a folder, not empty")
 
 
 def check_dtype(name: str) -> None:

@@ -14,7 +14,9 @@ from fsf_detectors._models import (
     Batched,
     DtypeName,
     ModelFolder,
+    UsesModel,
     check_dtype,
+    check_model,
     load_config,
     load_image_processor,
     load_model,
@@ -32,7 +34,7 @@ __all__ = ["Blip", "ImageToText", "VitGpt2"]
 _ENCODER_DECODER = "vision-encoder-decoder"
 
 
-class ImageToText(Captioner):
+class ImageToText(UsesModel["_Loaded"], Captioner):
     """Captions by any image-to-text model of Transformers, from the hub or a folder.
 
     Captions are found by beam search without sampling, with the settings given here and never
@@ -73,8 +75,7 @@ class ImageToText(Captioner):
         dtype: DtypeName = "auto",
         selector: WordSelector | None = None,
     ) -> None:
-        if not model.strip():
-            raise OptionError("model must be the name of a model on the hub or a folder, not empty")
+        check_model(model)
         if max_tokens < 2:
             raise OptionError(
                 f"max_tokens must be at least 2 (the start token and one more), not {max_tokens}"
@@ -89,22 +90,6 @@ class ImageToText(Captioner):
         self.num_beams = num_beams
         self.dtype = dtype
         self.selector = selector if selector is not None else _default_selector()
-        self._loaded: _Loaded | None = None
-
-    def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
-        """Load the model; repeated only for another device.
-
-        Args:
-            device: a PyTorch device.
-            offline: make no network call; the model is in the hub's cache or a folder.
-
-        Raises:
-            DataError: the model is missing, damaged, or does not describe images.
-            OptionError: an option does not fit this model.
-        """
-        if self._loaded is None or self._loaded.device != device:
-            self._loaded = None  # two models may not fit into memory
-            self._loaded = _Loaded(self, device, offline)
 
     def describe(self, images: Sequence[UInt8Array]) -> list[str]:
         """Return a caption for each uint8 RGB image ``(H, W, 3)``, of any size.
@@ -124,11 +109,8 @@ class ImageToText(Captioner):
             **{f"selector.{name}": text for name, text in self.selector.provenance().items()},
         }
 
-    def _ready(self) -> _Loaded:
-        if self._loaded is None:
-            self.prepare()
-        assert self._loaded is not None
-        return self._loaded
+    def _load(self, device: str, offline: bool) -> _Loaded:
+        return _Loaded(self, device, offline)
 
     def _generation(self) -> dict[str, Any]:
         """Return the settings of ``GenerationConfig``, with neutral penalties."""

@@ -15,7 +15,9 @@ from fsf_detectors._models import (
     Batched,
     DtypeName,
     ModelFolder,
+    UsesModel,
     check_dtype,
+    check_model,
     load_config,
     load_model,
     load_processor,
@@ -32,7 +34,7 @@ _KINDS = ("clip", "siglip")
 _TEXTS_A_CALL = 256
 
 
-class ClipWords(AttributeDetector, ImageTextModel):
+class ClipWords(UsesModel["_Loaded"], AttributeDetector, ImageTextModel):
     """Words of a vocabulary whose CLIP embedding is similar to that of the image.
 
     An image has a word if the cosine of the angle between the embeddings of the image and of
@@ -73,8 +75,7 @@ class ClipWords(AttributeDetector, ImageTextModel):
         top: int | None = None,
         dtype: DtypeName = "auto",
     ) -> None:
-        if not model.strip():
-            raise OptionError("model must be the name of a model on the hub or a folder, not empty")
+        check_model(model)
         if template.count("{}") != 1:
             raise OptionError(f"template must contain {{}} exactly once, not {template!r}")
         if not -1 <= threshold <= 1:
@@ -89,21 +90,6 @@ class ClipWords(AttributeDetector, ImageTextModel):
         self.threshold = threshold
         self.top = top
         self.dtype = dtype
-        self._loaded: _Loaded | None = None
-
-    def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
-        """Load the model and embed the vocabulary; repeated only for another device.
-
-        Args:
-            device: a PyTorch device.
-            offline: make no network call; the model is in the hub's cache or a folder.
-
-        Raises:
-            DataError: model or vocabulary is missing, broken or of the wrong kind.
-        """
-        if self._loaded is None or self._loaded.device != device:
-            self._loaded = None  # two models may not fit into memory
-            self._loaded = _Loaded(self, device, offline)
 
     def detect(self, images: Sequence[UInt8Array]) -> list[frozenset[str]]:
         """Return the words of each uint8 RGB image ``(H, W, 3)``, of any size."""
@@ -151,11 +137,8 @@ class ClipWords(AttributeDetector, ImageTextModel):
             "top": str(self.top),
         }
 
-    def _ready(self) -> _Loaded:
-        if self._loaded is None:
-            self.prepare()
-        assert self._loaded is not None
-        return self._loaded
+    def _load(self, device: str, offline: bool) -> _Loaded:
+        return _Loaded(self, device, offline)
 
     def _chosen(self, cosines: FloatArray) -> list[int]:
         order = np.argsort(-cosines, kind="stable")[: self.top]

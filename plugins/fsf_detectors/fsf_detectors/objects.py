@@ -9,7 +9,9 @@ from fsf_detectors._models import (
     Batched,
     DtypeName,
     ModelFolder,
+    UsesModel,
     check_dtype,
+    check_model,
     load_config,
     load_image_processor,
     load_model,
@@ -26,7 +28,7 @@ _NO_LABELS = {"", "n/a"}
 """Names of the numbers that COCO leaves out, in models that count them."""
 
 
-class Objects(AttributeDetector):
+class Objects(UsesModel["_Loaded"], AttributeDetector):
     """The labels of the objects that a detection model finds.
 
     An image has a word, the label in lower case, if the model finds at least one object of that
@@ -57,8 +59,7 @@ class Objects(AttributeDetector):
         threshold: float = 0.5,
         dtype: DtypeName = "auto",
     ) -> None:
-        if not model.strip():
-            raise OptionError("model must be the name of a model on the hub or a folder, not empty")
+        check_model(model)
         if not 0 <= threshold <= 1:
             raise OptionError(f"threshold must be a score between 0 and 1, not {threshold}")
         check_dtype(dtype)
@@ -66,21 +67,6 @@ class Objects(AttributeDetector):
         self.revision = revision
         self.threshold = threshold
         self.dtype = dtype
-        self._loaded: _Loaded | None = None
-
-    def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
-        """Load the model; repeated only for another device.
-
-        Args:
-            device: a PyTorch device.
-            offline: make no network call; the model is in the hub's cache or a folder.
-
-        Raises:
-            DataError: the model is missing, broken or of the wrong kind.
-        """
-        if self._loaded is None or self._loaded.device != device:
-            self._loaded = None  # two models may not fit into memory
-            self._loaded = _Loaded(self, device, offline)
 
     def detect(self, images: Sequence[UInt8Array]) -> list[frozenset[str]]:
         """Return the labels of each uint8 RGB image ``(H, W, 3)``, of any size."""
@@ -95,11 +81,8 @@ class Objects(AttributeDetector):
             "threshold": repr(self.threshold),
         }
 
-    def _ready(self) -> _Loaded:
-        if self._loaded is None:
-            self.prepare()
-        assert self._loaded is not None
-        return self._loaded
+    def _load(self, device: str, offline: bool) -> _Loaded:
+        return _Loaded(self, device, offline)
 
 
 class _Loaded:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fsf_importing.interfaces import CheckpointImporter, ImportedModel
-from fsf_importing.weights import read_weights
+from fsf_importing.weights import check_names, read_weights
 from fsframework.interfaces import DataError, check_at_least, check_one_of
 
 __all__ = ["RelationNet"]
@@ -170,13 +170,7 @@ def _names(layers: dict[str, str], stored: dict[str, Tensor], file: Path) -> dic
         if ours.endswith(".norm"):
             kinds += ["running_mean", "running_var"]
         names |= {f"{theirs}.{kind}": f"{ours}.{kind}" for kind in kinds}
-    faults = []
-    if missing := [name for name in names if name not in stored]:
-        faults.append(f"missing: {', '.join(missing)}")
-    if left_over := [name for name in stored if name not in names]:
-        faults.append(f"not in the model: {', '.join(left_over)}")
-    if faults:
-        raise DataError(f"{file}: weights {'; '.join(faults)}")
+    check_names(stored, names, file)
     return names
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from fsframework.interfaces import DataError
 from fsframework.values import open_file
 
-__all__ = ["one_line", "read_weights"]
+__all__ = ["check_names", "one_line", "read_weights"]
 
 _WRAPPERS = ("model", "state_dict")
 """Keys under which a whole training state stores the model's weights."""
@@ -49,6 +49,21 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             ) from None
         raise DataError(f"{path}: cannot be read as weights ({one_line(reason)})") from None
     return _state_dict(loaded, path)
+
+
+def check_names(stored: Collection[str], names: Collection[str], path: Path) -> None:
+    """Check that a file has exactly the weights of these names.
+
+    Raises:
+        DataError: a weight is missing or unknown.
+    """
+    faults = []
+    if missing := [name for name in names if name not in stored]:
+        faults.append(f"missing: {', '.join(missing)}")
+    if left_over := [name for name in stored if name not in names]:
+        faults.append(f"not in the model: {', '.join(left_over)}")
+    if faults:
+        raise DataError(f"{path}: weights {'; '.join(faults)}")
 
 
 def _state_dict(loaded: object, path: Path) -> dict[str, Tensor]:

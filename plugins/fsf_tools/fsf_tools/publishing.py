@@ -19,11 +19,11 @@ from typing import Any
 from fsframework import Run, load_run
 from fsframework.api.experiments import Experiment
 from fsframework.api.imports import ArmRecord, RunRecord, save_import
-from fsframework.api.opened import OpenedImages, draw_tasks
+from fsframework.api.opened import draw_tasks
 from fsframework.api.running import packaged_runs
 from fsframework.api.session import Session, Workspace
 from fsframework.errors import DataError, OptionError, RecordError
-from fsframework.values import TaskSet, atomic_write, digest_of
+from fsframework.values import atomic_write, digest_of
 
 __all__ = ["copy_run", "datasheet", "publish_model", "publish_tasks", "staging", "without_place"]
 
@@ -62,7 +62,10 @@ def publish_tasks(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         name=name,
         settings={"split": images.split, "tasks": settings.tasks, "task_seed": settings.task_seed},
-        arms={arm: _arm(tasks, images, arms.symbols.get(arm, "")) for arm, tasks in arms.items()},
+        arms={
+            arm: ArmRecord.of(tasks, images.pool.class_sizes, arms.symbols.get(arm, ""))
+            for arm, tasks in arms.items()
+        },
         contrast=arms.contrast,
         digests={"pool": pool.fingerprint, **({"attributes": words.fingerprint} if words else {})},
         notes=(*images.reasons, *about, f"licence: {licence}"),
@@ -81,21 +84,6 @@ def publish_tasks(
         without_place(made.record).save(made.folder)
         made.folder.rename(target)
     return load_run(target)
-
-
-def _arm(tasks: TaskSet, images: OpenedImages, symbol: str) -> ArmRecord:
-    return ArmRecord(
-        sampler=tasks.sampler,
-        options=dict(tasks.options),
-        seed=tasks.seed,
-        digest=tasks.digest,
-        n_way=tasks.n_way,
-        n_shot=tasks.n_shot,
-        n_query=tasks.n_query,
-        n_tasks=len(tasks),
-        class_sizes=tuple(int(size) for size in images.pool.class_sizes),
-        symbol=symbol,
-    )
 
 
 def without_place(record: RunRecord) -> RunRecord:

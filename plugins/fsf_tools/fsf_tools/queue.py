@@ -36,15 +36,16 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How an attempt at an experiment ended, as the last line of its log says.
 
     Args:
-        status: ``finished``, ``failed``, or ``busy`` where another process has it.
-        reason: why it failed, in one line.
-        run: name of the run's folder in the folder of runs.
+        status: ``finished``, ``failed``, ``stopped`` for a trial of a search that promised little,
+            or ``busy`` where another process has it.
+        reason: why it failed, in one line; of a trial, what came of it.
+        run: name of the run's folder in the folder of runs; empty for a trial.
         reused: whether the run was finished before.
         seconds: that it took.
         time: of the end, seconds since the epoch.
     """
 
-    status: Literal["finished", "failed", "busy"]
+    status: Literal["finished", "failed", "stopped", "busy"]
     reason: str = ""
     run: str = ""
     reused: bool = False
@@ -75,6 +76,11 @@ class Item:
     plugins: tuple[str, ...] = ()
     wait: bool = False
     since: float = 0.0
+
+    def attempt(self, session: Session) -> Ended:
+        """Run the experiment."""
+        made = run_resolved(resolved(self.tree, session), session)
+        return Ended(status="finished", run=made.folder.name, reused=made.reused)
 
 
 @dataclass(frozen=True)
@@ -137,14 +143,14 @@ class SweepFolder:
             found = msgspec.convert(self._told(key)[-1], Ended)
         except (IndexError, ValueError):
             return None
-        if found.status == "finished" and not (self.runs / found.run / "run.json").is_file():
+        if found.run and not (self.runs / found.run / "run.json").is_file():
             return None
         return found
 
     def finished(self, key: str) -> Ended | None:
         """Return how an experiment was finished, if its tasks and outcomes are as written."""
         found = self.ended(key)
-        if found is None or found.status != "finished":
+        if found is None or not found.run:
             return None
         try:
             run = load_run(self.runs / found.run)
@@ -252,14 +258,13 @@ def _run(item: Item, session: Session, tell: Callable[[str], None]) -> Ended:
 def _attempt(item: Item, session: Session, log: _Log) -> Ended:
     log.write(begins=item.name, text=item.name)
     try:
-        made = run_resolved(resolved(item.tree, session), session)
+        return item.attempt(session)
     except FsfError as error:
         return Ended(status="failed", reason=" ".join(str(error).split()))
     except Exception as error:
         # For example, one method needs more GPU memory than there is; the others may still fit.
         log.say(traceback.format_exc())
         return Ended(status="failed", reason=refusal(error) or text_of(error))
-    return Ended(status="finished", run=made.folder.name, reused=made.reused)
 
 
 def _gpu_is_lost() -> bool:

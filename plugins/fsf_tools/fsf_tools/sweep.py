@@ -13,6 +13,8 @@ from fsframework.cli.options import (
     CONFIGURATION,
     group,
     key_values,
+    plugin_names,
+    section,
     session_of,
     shared,
     tree_of,
@@ -20,6 +22,7 @@ from fsframework.cli.options import (
 from fsframework.errors import FsfError
 
 if TYPE_CHECKING:
+    from fsf_tools.searching import SearchedSweep
     from fsf_tools.sweeping import Finished
     from fsf_tools.sweeps import Sweep
 
@@ -32,6 +35,7 @@ _SINGLE = (
 )
 """Options of a run with one value, or one list, for all experiments."""
 _NOT_OF_SWEEPS = ("name", "task-file", "training-seed")
+_OF_SEARCH = ("search", "trials", "objective")
 _AXES = tuple(flag for flag in OF_RUN if flag not in (*_SINGLE, *_NOT_OF_SWEEPS))
 """Options with one or more values."""
 
@@ -43,6 +47,30 @@ _AXES = tuple(flag for flag in OF_RUN if flag not in (*_SINGLE, *_NOT_OF_SWEEPS)
 @shared(*_AXES, several=True)
 @shared(*_SINGLE, "seeds", "workers", "launcher")
 @click.option("--name", metavar="NAME", help="Name of the sweep.  [default: from its experiments]")
+@section(
+    "Search",
+    click.option(
+        "--search",
+        metavar="NAME",
+        shell_complete=plugin_names("searcher"),
+        help="Search for the best values of options instead of trying all: optuna, ...; set its "
+        "options with -o search.KEY=VALUE.",
+    ),
+    click.option(
+        "--space",
+        multiple=True,
+        metavar="KEY=VALUES",
+        help="What to search: KEY=LOW:HIGH, KEY=LOW:HIGH:log, KEY=LOW:HIGH:STEP or "
+        "KEY=VALUE,VALUE,...; repeatable.",
+    ),
+    click.option("--trials", metavar="N", help="Configurations to try.  [default: 20]"),
+    click.option(
+        "--objective",
+        metavar="ESTIMATE",
+        help="What to choose by on validation tasks, such as wacc-biased.  [default: the accuracy "
+        "on tasks of the control]",
+    ),
+)
 @shared(*CONFIGURATION, "runs-dir", "cache-dir", "dry-run", "json")
 @click.pass_context
 def sweep(
@@ -62,11 +90,16 @@ def sweep(
       [[exclude]]                   experiments to leave out: method = "renet", shot = 1
       [[overrides]]                 options of some: conditions as in [[exclude]], and
       [overrides.set.training]      the options below set
+      [space]                       what --search searches: lists, or tables with low and high
+
+    With --search every combination tries --trials configurations of the space on tasks of the
+    validation classes. Only the best is run on the tasks; its record says among how many.
 
     \b
     Examples:
       fsf sweep --method protonet,renet --shot 1,5 --seeds 0-2
       fsf sweep --method r2d2 -o training.learning_rate=1e-3,1e-2 --dry-run
+      fsf sweep --method protonet,renet --search optuna --space training.learning_rate=1e-4:0.1:log
       fsf sweep --config grid.toml --name table-1 --launcher local -o launcher.processes=4
       fsf sweep status table-1
     """
@@ -92,7 +125,7 @@ def sweep(
         context.exit(1)
 
 
-def _planned(context: click.Context, name: str | None) -> Sweep:
+def _planned(context: click.Context, name: str | None) -> Sweep | SearchedSweep:
     """Return the sweep that the options of the command describe."""
     from fsf_tools.grids import split_values
     from fsf_tools.sweeping import plan_sweep
@@ -103,9 +136,11 @@ def _planned(context: click.Context, name: str | None) -> Sweep:
         key = option.replace("-", "_")
         if (text := given[key]) is not None:
             axes[key] = [text] if key == "seeds" else split_values(text)
-    single = []
+    single = [f"{key}={given[key]}" for key in _OF_SEARCH if given[key] is not None]
+    single += [f"space.{one}" for one in given["space"]]
     for key, value in key_values(given["options"]).items():
-        values = [value] if key in LISTS or key.startswith("launcher.") else split_values(value)
+        whole = key in LISTS or key.startswith(("launcher.", "search.", "space."))
+        values = [value] if whole else split_values(value)
         if len(values) > 1:
             axes[key] = values
         else:

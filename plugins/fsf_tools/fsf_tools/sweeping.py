@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from fsf_tools.grids import (
     Axes,
@@ -16,6 +17,7 @@ from fsf_tools.grids import (
     read_overrides,
     shown,
 )
+from fsf_tools.searching import SearchedSweep, searched_over, without_search
 from fsf_tools.sweeps import Planned, Result, Sweep, check_options, planned_over, sweep_of
 from fsf_tools.workers import without_launcher
 from fsframework.api.components import plain_tree
@@ -35,6 +37,9 @@ from fsframework.errors import OptionError, UnknownPlugin, argument
 from fsframework.statistics.facts import facts_of
 from fsframework.statistics.results import cautions_of
 from fsframework.values import footnotes, html_table, text_table
+
+if TYPE_CHECKING:
+    from fsframework.api.arguments import Grid
 
 __all__ = ["Finished", "SweepRow", "plan_sweep", "sweep"]
 
@@ -179,7 +184,7 @@ def sweep(
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    **arguments: Any,
+    **arguments: Unpack[Grid],
 ) -> Finished:
     """Run every combination of several values of options, and return the results.
 
@@ -201,6 +206,9 @@ def sweep(
             of a component is an axis in a list of components, such as
             ``method=[{"name": "r2d2", "initial_alpha": a} for a in (1.0, 20.0)]``. ``seeds``:
             training seeds. ``launcher``: a name, a mapping of name and options, or a launcher.
+            ``search``: a searcher, such as ``"optuna"``; with ``space``, a mapping of options to
+            lists of values or to ranges such as ``{"low": 1e-4, "high": 0.1, "log": True}``,
+            ``trials`` and ``objective``, as of ``fsf sweep``.
 
     Raises:
         FsfError: an argument is wrong, or no experiment can be resolved.
@@ -229,7 +237,9 @@ def _divided(arguments: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[s
     single: dict[str, Any] = {}
     for key, value in arguments.items():
         several = isinstance(value, (list, tuple, range))
-        if key in LISTS:  # an axis of one is a list of lists
+        if key == "space":
+            several = False
+        elif key in LISTS:  # an axis of one is a list of lists
             several = several and bool(value) and all(isinstance(v, (list, tuple)) for v in value)
         if several or key == "seeds":
             axes[key] = list(value) if several else [value]
@@ -246,14 +256,15 @@ def plan_sweep(
     *,
     name: str | None = None,
     plugins: Sequence[str | Path] = (),
-) -> Sweep:
+) -> Sweep | SearchedSweep:
     """Return a sweep whose grid and options are checked; nothing runs.
 
     Args:
         axes: values by option; they take precedence over those of the same option in ``config``.
         given: options of all experiments, a tree of ``Given``.
         config: those of a file, over which ``given`` takes precedence, with its tables ``grid``,
-            ``overrides`` and ``exclude``.
+            ``overrides`` and ``exclude``. Both may describe a search: ``search``, ``space``,
+            ``trials`` and ``objective``.
         session: of the runs.
         name: of the sweep.
         plugins: files whose plugin classes are loaded.
@@ -261,13 +272,15 @@ def plan_sweep(
     Raises:
         FsfError: an option is unknown or not allowed, or nothing is left to run.
     """
-    launcher, [own, file] = without_launcher([given, config], session)
+    launcher, trees = without_launcher([given, config], session)
+    search, [own, file] = without_search(trees, session)
+    searched = [] if search is None else [key for key, _ in search.space.items()]
     table = axes_of_table(file.pop("grid", {}))
     # What is given now takes precedence over the axes of a file.
-    now = {_key_of(name) for name in (*axes, *_keys_of(own))}
+    now = {_key_of(name) for name in (*axes, *_keys_of(own), *searched)}
     now.update(SEEDS if "seed" in now else ())
     grid = {key: values for key, values in table.items() if _key_of(key) not in now} | dict(axes)
-    _check_apart([*grid, *_keys_of(own)])
+    _check_apart([*grid, *_keys_of(own), *searched])
     for one in (grid, table):
         if "seeds" in one:
             one[_SEEDS_AXIS] = list(read_seeds(plain_tree(one.pop("seeds"))))
@@ -280,7 +293,7 @@ def plan_sweep(
             "name to the sweep"
         )
     for override in overrides:
-        _check_apart([*grid, *_keys_of(override.options)])
+        _check_apart([*grid, *_keys_of(override.options), *searched])
     combinations = combinations_of(grid)
     # Conditions of a file may name values of its own that others have replaced.
     known = {
@@ -289,18 +302,23 @@ def plan_sweep(
     }
     check_conditions("overrides", overrides, known)
     check_conditions("exclude", excluded, known)
-    planned = []
+    layered = []
     for values, tags in combinations:
         if not any(condition.holds_for(tags) for condition in excluded):
             holding = [o.options for o in reversed(overrides) if o.holds_for(tags)]
             layers = [given_tree(plain_tree(values), "grid"), own, *holding, file]
             told = ", ".join(f"{key} {tags[key]}" for key in grid if len(grid[key]) > 1)
-            planned.append(planned_over(told or "the only experiment", tags, layers, session))
-    if not planned:
+            layered.append((told or "the only experiment", tags, layers))
+    if not layered:
         raise OptionError(f"all {len(combinations)} experiments of the grid are excluded")
+    rest: Any = {"name": name, "plugins": plugins, "launcher": launcher}
+    check = functools.partial(check_options, here=launcher is None)
+    if search is not None:
+        return searched_over(layered, search, session, check, seeds=_SEEDS_AXIS, **rest)
+    planned = [planned_over(told, tags, layers, session) for told, tags, layers in layered]
     _demand_options(planned)
-    check_options(planned, here=launcher is None)
-    return sweep_of(planned, session, name=name, plugins=plugins, launcher=launcher)
+    check(planned)
+    return sweep_of(planned, session, **rest)
 
 
 def _demand_options(planned: Sequence[Planned]) -> None:

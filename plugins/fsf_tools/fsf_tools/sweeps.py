@@ -24,9 +24,12 @@ __all__ = [
     "Planned",
     "Result",
     "Sweep",
+    "check_name",
     "check_options",
+    "listed_item",
     "listed_sweep",
     "planned_over",
+    "state_of",
     "sweep_of",
 ]
 
@@ -140,6 +143,7 @@ class Sweep:
         items: those that can run, each once, by their keys.
         keys: of the planned experiments; empty for those that cannot run.
         launcher: of the workers; without one, this process runs one after the other.
+        before: names of what was run for the sweep before, by key.
     """
 
     name: str
@@ -148,6 +152,7 @@ class Sweep:
     items: Mapping[str, Item]
     keys: tuple[str, ...]
     launcher: Launcher | None = None
+    before: Mapping[str, str] = field(default_factory=dict)
 
     def run(self) -> list[Result]:
         """Run what is left, and return the result of each planned experiment.
@@ -161,7 +166,8 @@ class Sweep:
         folder, reporter = SweepFolder(self.session.workspace.runs), self.session.reporter
         ended = {key: end for key in self.items if (end := folder.finished(key)) is not None}
         before = set(ended)
-        folder.save(self.name, {key: item.name for key, item in self.items.items()})
+        names = {key: item.name for key, item in self.items.items()}
+        folder.save(self.name, {**self.before, **names})
         left, total = [self.items[key] for key in self.items if key not in ended], len(self.items)
         if left:
             with reporter.stage("experiments", total, len(ended)) as advance:
@@ -185,9 +191,9 @@ class Sweep:
         Details are the run, the reason of a failure, or what a worker is doing.
         """
         folder = SweepFolder(self.session.workspace.runs)
-        found = [_listed(folder, key, item.name) for key, item in self.items.items()]
+        found = [listed_item(folder, key, item.name) for key, item in self.items.items()]
         errors = {one.name: one.reason for one in self.planned if one.error is not None}
-        return found + [_state(name, "cannot run", reason) for name, reason in errors.items()]
+        return found + [state_of(name, "cannot run", reason) for name, reason in errors.items()]
 
 
 def _result(planned: Planned, ended: Ended | None, runs: Path, before: bool) -> Result:
@@ -198,6 +204,18 @@ def _result(planned: Planned, ended: Ended | None, runs: Path, before: bool) -> 
     except FsfError as error:
         return Result(planned, reason=_in_a_line(error))
     return Result(planned, replace(run, reused=before or ended.reused))
+
+
+def check_name(name: str | None) -> None:
+    """Check the name of a sweep, if it has one.
+
+    Raises:
+        OptionError: it cannot be that of a file.
+    """
+    if name and not re.fullmatch(r"\w[\w.-]*", name):
+        raise OptionError(
+            f"{argument('name')} must consist of letters, digits, '-', '_' and '.', not {name!r}"
+        )
 
 
 def sweep_of(
@@ -222,10 +240,7 @@ def sweep_of(
         PluginError: likewise.
     """
     planned = tuple(planned)
-    if name and not re.fullmatch(r"\w[\w.-]*", name):
-        raise OptionError(
-            f"{argument('name')} must consist of letters, digits, '-', '_' and '.', not {name!r}"
-        )
+    check_name(name)
     errors = [one.error for one in planned if one.error is not None]
     if errors and len(errors) == len(planned):
         raise errors[0]
@@ -287,17 +302,19 @@ def listed_sweep(name: str, session: Session) -> list[dict[str, str]]:
         RecordError: the sweep is unknown, or its file is damaged.
     """
     folder = SweepFolder(session.workspace.runs)
-    return [_listed(folder, key, name) for key, name in folder.experiments(name).items()]
+    return [listed_item(folder, key, name) for key, name in folder.experiments(name).items()]
 
 
-def _listed(folder: SweepFolder, key: str, name: str) -> dict[str, str]:
+def listed_item(folder: SweepFolder, key: str, name: str) -> dict[str, str]:
+    """Return name, state and detail of what a sweep runs."""
     ended = folder.ended(key)
     if ended is not None:
-        return _state(name, ended.status, ended.reason or ended.run)
+        return state_of(name, ended.status, ended.reason or ended.run)
     if folder.is_running(key):
-        return _state(name, "running", folder.doing(key))
-    return _state(name, "to do")
+        return state_of(name, "running", folder.doing(key))
+    return state_of(name, "to do")
 
 
-def _state(name: str, state: str, detail: str = "") -> dict[str, str]:
+def state_of(name: str, state: str, detail: str = "") -> dict[str, str]:
+    """Return a line of the list of a sweep."""
     return {"experiment": name, "state": state, "detail": detail}

@@ -16,7 +16,7 @@ from fsf_importing.libfewshot._classifiers import CLASSIFIERS
 from fsf_importing.libfewshot._files import read_config
 from fsf_importing.libfewshot._here import Tasks
 from fsf_importing.libfewshot._section import Section
-from fsf_importing.weights import read_weights
+from fsf_importing.weights import check_names, read_weights
 from fsframework.interfaces import DataError
 
 __all__ = ["LibFewShot"]
@@ -78,7 +78,7 @@ class LibFewShot(CheckpointImporter):
         file = self._file(folder)
         stored = read_weights(file)
         used = {k: v for k, v in stored.items() if not k.startswith(classifier.ignored)}
-        _check_names(used, names, file)
+        check_names(used, names, file)
         weights = {
             ours: shaped.get(ours, _as_it_is)(used[theirs]) for theirs, ours in names.items()
         }
@@ -154,16 +154,6 @@ def _class(
             f"{', '.join(sorted(known, key=str.lower))}"
         )
     return name, given.get("kwargs")
-
-
-def _check_names(stored: Collection[str], names: Collection[str], path: Path) -> None:
-    faults = []
-    if missing := [name for name in names if name not in stored]:
-        faults.append(f"missing: {', '.join(missing)}")
-    if left_over := [name for name in stored if name not in names]:
-        faults.append(f"not in the model: {', '.join(left_over)}")
-    if faults:
-        raise DataError(f"{path}: weights {'; '.join(faults)}")
 
 
 def _as_it_is(weight: Tensor) -> Tensor:
