@@ -99,6 +99,13 @@ def test_a_run_a_report_a_figure_a_table_and_a_command_use_them(
     assert heads.split("\t")[:3] == ["method", "way", "Acc"]
 
 
+def test_a_searcher_proposes_configurations(fsf: Fsf, shared_cache: Path) -> None:
+    rate = ("--space", "training.learning_rate=1e-4:0.1:log")
+    done = fsf("sweep", *RUN[1:], "--search", "even-steps", *rate, "--trials", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "training.learning_rate" in done.stdout
+
+
 def test_a_detector_with_its_selector_works_in_a_launcher(
     fsf: Fsf, tmp_path: Path, shared_cache: Path
 ) -> None:
