@@ -259,6 +259,8 @@ class SearchedSweep:
         files = tuple(str(Path(file).absolute()) for file in self.plugins)
         found = {}
         for study, name in self._studies.items():
+            if self.launcher is not None:
+                study = replace(study, tree=portable(study.tree, name or "the search"))
             for number in range(self.options.trials):
                 key = f"{study.key}-{number:05d}"
                 label = f"trial {number + 1}" + (f" of {name}" if name else "")
@@ -481,7 +483,7 @@ def searched_over(
             layers = [_split_of(first), *layers]
             group = canonical({key: tag for key, tag in tags.items() if key != seeds})
             if group not in studies:
-                studies[group] = _study_of(first, options, layers, told)
+                studies[group] = _study_of(first, options, layers)
             study = studies[group]
         made.append(_Combination(told, tags, layers, study, wrong))
     check(corners)
@@ -518,10 +520,7 @@ def _split_of(experiment: Experiment) -> dict[str, Any]:
 
 
 def _study_of(
-    experiment: Experiment,
-    options: SearchOptions,
-    layers: Sequence[Mapping[str, Any]],
-    name: str,
+    experiment: Experiment, options: SearchOptions, layers: Sequence[Mapping[str, Any]]
 ) -> _Study:
     """Return the study of a combination."""
     statistics = experiment.statistics
@@ -536,4 +535,4 @@ def _study_of(
     key = digest_of("search", canonical(told), key_of_experiment(experiment, data))[:24]
     tree = merged(given_tree({"split": VALIDATION}, "search"), *layers)
     searcher = given_tree({"search": options.searcher.to_json()}, "search")["search"]
-    return _Study(key, searcher, space, options.objective, portable(tree, name))
+    return _Study(key, searcher, space, options.objective, tree)
