@@ -373,6 +373,24 @@ class RunRecord:
         return {"backbone": self.backbone.to_tree(), "method": self.method.to_tree()}
 
     @property
+    def configuration(self) -> dict[str, Any]:
+        """The options that make it, in the shape of a configuration file.
+
+        Those that were given, with the statistics and intervals that later calls have asked for.
+
+        Raises:
+            RecordError: it was imported.
+        """
+        if self.status == "imported":
+            raise RecordError("an imported run was not made with options")
+        given = self.given.get("statistics", [])
+        names = [one["name"] if isinstance(one, Mapping) else one for one in given]
+        known = {name.partition(":")[0]: one for name, one in zip(names, given, strict=True)}
+        asked = [known.get(name, name) for name in self.statistics] or given
+        later = {name: self.settings[name] for name in ("level", "interval")}
+        return {**self.given, **later, **({"statistics": asked} if asked else {})}
+
+    @property
     def training_seed(self) -> int | None:
         """Seed that its model was trained with, ``None`` if that is not known."""
         seed = self.settings.get("training_seed")
@@ -438,12 +456,12 @@ class RunRecord:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read the record of a run folder.
+        """Read the record of a run folder, or of a file.
 
         Raises:
             RecordError: it is missing, not JSON, of another version, or not what was written.
         """
-        path = Path(folder) / RECORD_NAME
+        path = folder if folder.suffix == ".json" else folder / RECORD_NAME
         try:
             raw = parse_json(read_file(path))
             if not isinstance(raw, dict):

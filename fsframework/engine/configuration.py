@@ -12,12 +12,19 @@ from typing import Any
 
 from fsframework.components.conversion import parameters
 from fsframework.components.entry_points import packaged
-from fsframework.components.objects import component_of, is_known, named
+from fsframework.components.objects import is_known, named
 from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, plain, resolve_component, resolve_settings
 from fsframework.engine.lineage import size_of
-from fsframework.engine.options import ARGUMENTS, SEEDS, Settings, check_keys
+from fsframework.engine.options import (
+    ARGUMENTS,
+    GROUPED,
+    SEEDS,
+    Settings,
+    check_keys,
+    written_out,
+)
 from fsframework.engine.recipes import Recipe
 from fsframework.engine.stages import Stage
 from fsframework.engine.staging import Recipes, argument_apart, find_recipes, resolve_stages
@@ -212,16 +219,28 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     )
 
 
-def _with_names(registry: Registry, tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tree with classes and instances registered and named."""
+def _with_names(
+    registry: Registry, tree: Mapping[str, Any], groups: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the tree with classes and instances registered and named, and groups written out.
+
+    Raises:
+        OptionError: a group has the name of a plugin, or is like itself.
+    """
     found = dict(tree)
-    for kind in (*ROLES, "detector"):
+    if groups is None:
+        groups = found.pop("like", {})
+        for kind, own in groups.items():
+            for name in {*own} & {*registry.names(kind)}:
+                raise OptionError(f"[{kind}.{name}]: {name!r} is a plugin; rename this group")
+    for kind in GROUPED:
         if kind in found:
-            found[kind] = named(registry, kind, found[kind])
+            request = written_out(found[kind], groups.get(kind, {}))
+            found[kind] = named(registry, kind, request)
     if isinstance(training := found.get("training"), Mapping):
-        found["training"] = _with_names(registry, training)
+        found["training"] = _with_names(registry, training, groups)
     if isinstance(stages := found.get("stages"), list):  # of a training
-        found["stages"] = [_with_names(registry, stage) for stage in stages]
+        found["stages"] = [_with_names(registry, stage, groups) for stage in stages]
     if "statistics" in found:
         found["statistics"] = _named_statistics(registry, found["statistics"])
     return found
@@ -292,9 +311,9 @@ def resolve_images(
         OptionError: an unknown key, a wrong type, a value out of range.
         PluginError: the plugin cannot be loaded.
     """
-    whole = over(tree, _DEFAULTS)
-    dataset, backbone = (component_of(registry, one, whole[one]) for one in ("dataset", "backbone"))
-    return _settings(tree)[0], dataset, backbone
+    whole = over(_with_names(registry, tree), _DEFAULTS)
+    parts = (resolve_component(registry, role, whole[role]) for role in ("dataset", "backbone"))
+    return _settings(tree)[0], *parts
 
 
 def with_way(experiment: Experiment, sampler: Component) -> Experiment:

@@ -28,14 +28,17 @@ from fsframework.components.options import (
     layer,
     options_of,
     over,
+    value_of,
 )
 from fsframework.engine.stages import Precision, Stage
 from fsframework.errors import OptionError, argument, close_matches
+from fsframework.records import RunRecord
 from fsframework.statistics.estimators import Interval, IntervalChoice
 
 __all__ = [
     "ARGUMENTS",
     "EMBEDDED",
+    "GROUPED",
     "LISTS",
     "OF_RUN",
     "QUICK",
@@ -47,6 +50,7 @@ __all__ = [
     "given_tree",
     "merged",
     "read_config",
+    "written_out",
 ]
 
 EMBEDDED = "planted"
@@ -241,6 +245,9 @@ LISTS = (
 )
 """Arguments whose value is a list."""
 
+GROUPED = tuple(n for n, option in ARGUMENTS.items() if option.names == n and option.of_run)
+"""Components whose options a configuration file may give as named groups."""
+
 SEEDS = ("task_seed", "training_seed")
 """Settings that ``seed`` sets, unless they are given beside it or by a stronger source."""
 
@@ -322,7 +329,10 @@ def _merged(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]
 
 
 def read_config(path: Path, *, allow_code: bool | None = False) -> dict[str, Any]:
-    """Read a TOML experiment file into a tree whose leaves are ``Given``.
+    """Read an experiment file, or the record of a run, into a tree whose leaves are ``Given``.
+
+    The options of a file take precedence over those of the files that it includes, and those of an
+    included file over those of the files before it.
 
     Args:
         path: of the file.
@@ -330,23 +340,84 @@ def read_config(path: Path, *, allow_code: bool | None = False) -> dict[str, Any
 
     Raises:
         OptionError: the file is missing or not TOML, and the message gives line and column; or it
-            names code.
+            names code, or includes itself.
+        RecordError: the record is damaged, or that of an imported run.
     """
-    called = argument("config", str(path))
+    return merged(*_layers(path, bool(allow_code), ()))
+
+
+def _layers(path: Path, allow_code: bool, above: tuple[Path, ...]) -> Iterator[dict[str, Any]]:
+    """Yield the tree of a file, then those of the files that it includes, the strongest first."""
+    called = argument("config", str(path)) if not above else f"{above[-1]}: include {str(path)!r}"
+    raw = _raw_options(path, called)
+    for name, code in () if allow_code else _named_code(raw):
+        raise OptionError(
+            f"{called}: {name} names code, {code}, which would be imported; if you trust it, give "
+            f"{argument('allow_code', True)} too, or give {name} outside of the file"
+        )
+    included = raw.pop("include", [])
+    if not isinstance(included, list) or not all(isinstance(one, str) for one in included):
+        raise OptionError(f'{called}: include must be a list of files, as in ["base.toml"]')
+    yield given_tree(_with_groups_apart(raw, called), path.name)
+    files = [path.parent / name for name in reversed(included)]
+    for file in files:
+        if any(file.resolve() == one.resolve() for one in (*above, path)):
+            raise OptionError(f"{path}: include {str(file)!r}: that file includes this one")
+        yield from _layers(file, allow_code, (*above, path))
+
+
+def _raw_options(path: Path, called: str) -> dict[str, Any]:
+    """Return the options of a TOML file, or those that made a run."""
     try:
-        raw = parse_toml(read_file(path))
+        if path.suffix == ".json":
+            return RunRecord.load(path).configuration
+        return parse_toml(read_file(path))
     except FileNotFoundError:
         raise OptionError(f"{called}: no such file") from None
     except ValueError as error:
         raise OptionError(f"{called}: not TOML ({error})") from None
     except OSError as error:
         raise OptionError(f"{called}: cannot be read ({error.strerror})") from None
-    for name, code in () if allow_code else _named_code(raw):
-        raise OptionError(
-            f"{called}: {name} names code, {code}, which would be imported; if you trust it, give "
-            f"{argument('allow_code', True)} too, or give {name} outside of the file"
-        )
-    return given_tree(raw, path.name)
+
+
+def _with_groups_apart(raw: Mapping[str, Any], called: str) -> dict[str, Any]:
+    """Return the options of a file with its named groups, by kind, under the key ``like``."""
+    if "like" in raw:
+        raise OptionError(f"{called}: like belongs in a named group, such as [method.NAME]")
+    found, groups = dict(raw), {}
+    for kind in GROUPED:
+        if isinstance(table := raw.get(kind), Mapping):
+            own = {k: v for k, v in table.items() if isinstance(v, Mapping) and "like" in v}
+            found[kind] = {key: value for key, value in table.items() if key not in own}
+            groups |= {kind: own} if own else {}
+    return {key: value for key, value in (*found.items(), ("like", groups)) if value != {}}
+
+
+def written_out(request: Any, groups: Mapping[str, Any]) -> Any:
+    """Return a request for a component with the options of the named group that it asks for.
+
+    Args:
+        request: a name, or a tree of ``Given``; its options take precedence over the group's.
+        groups: trees of options by name, each with the key ``like``: a plugin or another group.
+
+    Raises:
+        OptionError: a group is like itself.
+
+    >>> wide = {"wide": layer({"like": "renet", "steps": 5}, "exp.toml")}
+    >>> found = written_out(Given("wide", "call"), wide)
+    >>> found["name"].value, found["steps"].origin
+    ('renet', 'exp.toml')
+    """
+    seen: list[str] = []
+    while isinstance(name := value_of(request), str) and name in groups:
+        if name in seen:
+            raise OptionError(f"the group {name!r} is like {' like '.join((*seen[1:], name))}")
+        seen.append(name)
+        own = dict(request) if isinstance(request, Mapping) else {"name": request}
+        options = {key: value for key, value in groups[name].items() if key != "like"}
+        own["name"] = dataclasses.replace(own["name"], value=value_of(groups[name]["like"]))
+        request = over(own, options)
+    return request
 
 
 def _named_code(node: Any, name: str = "") -> Iterator[tuple[str, str]]:

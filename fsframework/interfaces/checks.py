@@ -9,7 +9,7 @@ from fsframework.errors import OptionError
 __all__ = ["check_above", "check_at_least", "check_below_one", "check_one_of"]
 
 
-def check_above(least: float, **options: float) -> None:
+def check_above(least: float, /, **options: float) -> None:
     """Refuse options that are not above ``least``; NaN is refused too.
 
     Raises:
@@ -24,7 +24,7 @@ def check_above(least: float, **options: float) -> None:
             raise OptionError(f"{name} must be above {least:g}, got {value}")
 
 
-def check_at_least(least: float, **options: float) -> None:
+def check_at_least(least: float, /, **options: float) -> None:
     """Refuse options that are not at least ``least``; NaN is refused too.
 
     Raises:
@@ -54,7 +54,7 @@ def check_below_one(**options: float) -> None:
             raise OptionError(f"{name} must be in [0, 1), got {value}")
 
 
-def check_one_of(known: Sequence[str], **options: str) -> None:
+def check_one_of(known: Sequence[str], /, **options: str) -> None:
     """Refuse options that are not among ``known``.
 
     Raises:

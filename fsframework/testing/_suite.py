@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from fsframework.errors import FsfError, PluginError
 from fsframework.interfaces.component import Configurable
 from fsframework.interfaces.detector import AttributeDetector
 from fsframework.interfaces.launcher import Launcher
+
+if TYPE_CHECKING:
+    import pytest
 
 __all__ = [
     "Answers",
@@ -549,7 +552,7 @@ def _label(make: Make) -> str:
 def parametrize_with_checks(
     components: Iterable[Make],
     expected_failures: Mapping[type, Mapping[str, str]] | None = None,
-) -> Any:
+) -> pytest.MarkDecorator:
     """Return a ``pytest.mark.parametrize`` over all checks of all components.
 
     The test takes ``make`` and ``check``::

@@ -32,12 +32,21 @@ __all__ = ["report"]
     shell_complete=plugin_names("section"),
     help="Show only this section; repeatable. fsf plugins list --kind section lists them.",
 )
+@click.option(
+    "--writer",
+    default="html",
+    show_default=True,
+    metavar="NAME",
+    shell_complete=plugin_names("page"),
+    help="Plugin that writes the page.",
+)
 @shared("force", "runs-dir", "cache-dir", "plugin")
 def report(  # noqa: PLR0913 - a parameter per option
     run_list: tuple[str, ...],
     output: Path,
     title: str,
     sections: tuple[str, ...],
+    writer: str,
     force: bool,
     runs_dir: Path,
     cache_dir: Path,
@@ -64,6 +73,7 @@ def report(  # noqa: PLR0913 - a parameter per option
         output,
         title=title,
         sections=sections or None,
+        writer=writer,
         runs_dir=runs_dir,
         cache_dir=cache_dir,
         plugins=plugin_files,

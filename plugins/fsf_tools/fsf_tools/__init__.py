@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fsf_tools.data.embedding import embed_images
     from fsf_tools.data.packing import pack_images
     from fsf_tools.installed import check_plugins, describe_plugin, installed_plugins
+    from fsf_tools.repeating import repeat_run
     from fsf_tools.task_lines import export_jsonl
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "installed_plugins",
     "pack_images",
     "remove_dataset",
+    "repeat_run",
 ]
 
 __version__ = "0.1.0"
@@ -57,6 +59,7 @@ _HOME = {
     "installed_plugins": "installed",
     "pack_images": "data.packing",
     "remove_dataset": "data.adding",
+    "repeat_run": "repeating",
 }
 """The module that defines each name; asking for one name imports no other module."""
 

@@ -1,4 +1,4 @@
-"""`fsf plugins`: what is installed, which options it has, whether it keeps its contract."""
+"""`fsf plugins`: what is installed, its options, whether it keeps its contract, and new ones."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fsframework.cli.options import group, key_values, plugin_names, shared
 
 __all__ = ["plugins"]
 
-_kind = click.option(
-    "--kind", type=click.Choice(sorted(Registry().kinds)), help="Only plugins of this kind."
-)
+_KINDS = click.Choice(sorted(Registry().kinds))
+_kind = click.option("--kind", type=_KINDS, help="Only plugins of this kind.")
 _name = click.argument("name", shell_complete=plugin_names())
 _COLUMNS = ("kind", "name", "distribution", "version", "status", "target")
 
 
 @group()
 def plugins() -> None:
-    """List, show and check plugins.
+    """List, show and check plugins, and begin new ones.
 
     \b
     Examples:
+      fsf plugins new method my-net
       fsf plugins list --kind method
       fsf plugins show renet
       fsf plugins check protonet
@@ -112,3 +112,28 @@ def check_plugin(name: str | None, every: bool, as_json: bool, **given: Any) -> 
         render.print_json(rows)
     if "failed" in {row["outcome"] for row in rows}:
         click.get_current_context().exit(1)
+
+
+@plugins.command("new")
+@click.argument("kind", type=_KINDS, metavar="KIND")
+@click.argument("name")
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    default=".",
+    help="Where to write it.",
+)
+@click.option("--script", is_flag=True, help="Write one file, for --plugin, not a package.")
+def write_plugin(kind: str, name: str, folder: Path, script: bool) -> None:
+    """Write a small plugin that works, to change into your own.
+
+    It is a package with tests and a workflow for continuous integration: it can
+    be installed, and passes its checks, ruff and mypy --strict. KIND is one of
+    those of fsf plugins check --kind.
+    """
+    from fsf_tools.new_plugin import new_plugin
+
+    path, steps = new_plugin(kind, name, folder, script=script)
+    click.echo("\n".join([f"wrote {path}; next:", *(f"  {step}" for step in steps)]))

@@ -1,4 +1,4 @@
-"""`fsf runs`: list, show and remove runs."""
+"""`fsf runs`: list, show, repeat and remove runs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ _SPARE = (
 
 @group()
 def runs() -> None:
-    """List and show the runs made so far, and publish their models.
+    """List, show and repeat the runs made so far, and publish their models.
 
     \b
     Examples:
       fsf runs list dataset=planted --sort wacc-gap
       fsf runs show method=renet
+      fsf runs repeat method=renet
       fsf runs remove method=renet
     """
 
@@ -182,6 +183,57 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
         click.echo()
         rows = [(p.kind, p.name, f"{p.distribution} {p.version}") for p in record.plugins]
         render.print_table(("kind", "plugin", "from"), rows)
+
+
+@runs.command("repeat")
+@click.argument("run", metavar="RUN", shell_complete=run_names)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder for the repeated run and its cache; an interrupted repetition goes on there.  "
+    "[default: both are temporary]",
+)
+@click.option("--device", metavar="NAME", help="Device to compute on.  [default: the record's]")
+@shared("allow-code", "plugin", "runs-dir", "json")
+@click.pass_context
+def repeat(context: click.Context, /, run: str, keep: Path | None, **given: Any) -> None:
+    """Compute a run again in a fresh cache, and compare every digest and estimate.
+
+    Data, words, tasks, training, evaluation and estimates are computed again, on the
+    device and with the number of threads of the record where this machine has them. The
+    table says what is the same to the last digit and what differs, by how much; below
+    the results stand versions, hardware and options that are not those of the record.
+    The exit code is 1 if a result differs.
+
+    A plugin file is loaded from the copy in the folder of the run with --allow-code, or
+    from FILE.py with --plugin.
+
+    RUN is a folder, a name or its beginning, or a selector such as method=ncc,shot=5.
+
+    \b
+    Examples:
+      fsf runs repeat method=renet
+      fsf runs repeat runs/renet-planted-fewstab-5w5s-seed0-1a2b3c4d --keep ./again
+    """
+    from fsf_tools.repeating import repeat_run
+    from fsframework.cli import render
+
+    found = repeat_run(
+        run,
+        keep=keep,
+        device=given["device"],
+        allow_code=given["allow_code"],
+        plugins=given["plugin_files"],
+        runs_dir=given["runs_dir"],
+    )
+    if given["as_json"]:
+        render.print_json(found.to_json())
+    else:
+        render.print_table(*found.table())
+        click.echo(f"\n{found.answer}")
+    if not found.same:
+        context.exit(1)
 
 
 @runs.command("remove")

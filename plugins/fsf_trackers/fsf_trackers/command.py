@@ -1,22 +1,32 @@
-"""`fsf runs export`: finished runs in experiment trackers."""
+"""`fsf runs export`: finished runs in experiment trackers, and the files that make them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from fsframework.cli.options import command, run_names, shared
-from fsframework.errors import FsfError
+from fsframework.cli.options import check_output, command, run_names, shared
+from fsframework.errors import FsfError, OptionError
+from fsframework.values import atomic_write
 
 __all__ = ["export"]
 
 
 @command("export")
 @click.argument("run_list", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
-@click.option("--to", required=True, type=click.Choice(("mlflow", "wandb")), help="The tracker.")
+@click.option("--to", type=click.Choice(("mlflow", "wandb")), help="The tracker.")
+@click.option(
+    "--config",
+    is_flag=False,
+    flag_value="-",
+    metavar="[FILE.toml]",
+    help="Write the configuration file that makes the run, which must be one; without FILE.toml "
+    "it is printed.",
+)
 @click.option(
     "--uri",
     metavar="URI",
@@ -38,20 +48,26 @@ __all__ = ["export"]
     help="MLflow's experiment, or wandb's project.",
 )
 @click.option("--weights", is_flag=True, help="Copy the trained weights too.")
-@shared("runs-dir", "json")
+@shared("runs-dir", "json", "force")
 def export(  # noqa: PLR0913 - the options of the command
     run_list: tuple[str, ...],
-    to: str,
+    to: str | None,
+    config: str | None,
     uri: str | None,
     directory: Path | None,
     project: str,
     weights: bool,
     runs_dir: Path,
     as_json: bool,
+    force: bool,
 ) -> None:
-    """Copy finished runs into MLflow, or into offline runs of Weights & Biases.
+    """Copy finished runs into MLflow or Weights & Biases, or write the file that makes one.
 
     RUN is a folder, a name or its beginning, or a selector such as method=ncc,shot=5.
+
+    --config writes the options that were given as TOML: with the same data and code, fsf
+    run --config FILE.toml finds the run as finished.
+
     A tracker gets the options, estimates, training curve, notes and versions of a run,
     and its run.json and curve.csv. It has each experiment once: exporting again updates
     it. A run that is unfinished or damaged is named; the others go on, and the exit
@@ -61,7 +77,14 @@ def export(  # noqa: PLR0913 - the options of the command
     Examples:
       fsf runs export runs/* --to mlflow --uri sqlite:///mlflow.db
       fsf runs export method=renet --to wandb --dir ./tracking --weights
+      fsf runs export method=renet --config renet.toml
     """
+    if (to is None) == (config is None):
+        raise OptionError("give --to TRACKER, or --config for the file that makes a run")
+    if config is not None:
+        _write_configuration(run_list, config, runs_dir, force=force)
+        return
+    assert to is not None
     from fsf_trackers.exporting import export_runs
     from fsframework.cli import render
 
@@ -80,6 +103,21 @@ def export(  # noqa: PLR0913 - the options of the command
     refused = Counter(one.state for one in found)["refused"]
     if refused:
         raise FsfError(f"{refused} of {len(found)} runs {_were(refused)} not exported")
+
+
+def _write_configuration(runs: Sequence[str], file: str, runs_dir: Path, *, force: bool) -> None:
+    """Write the configuration file of a run, or print it if the file is ``-``."""
+    from fsf_trackers.configuration import configuration_of
+
+    if len(runs) > 1:
+        raise OptionError(f"--config is for one run, not {len(runs)}")
+    if file != "-":
+        check_output(Path(file), ".toml", force=force)
+    text = configuration_of(runs[0], runs_dir=runs_dir)
+    if file == "-":
+        click.echo(text, nl=False)
+    else:
+        atomic_write(Path(file), text)
 
 
 def _were(count: int) -> str:
