@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from fsf_tools.experiment_keys import key_of_experiment
 from fsf_tools.queue import Ended, Item, SweepFolder, run_items
@@ -23,14 +26,14 @@ from fsf_tools.sweeps import (
     sweep_of,
 )
 from fsf_tools.workers import portable
-from fsframework.api.components import Component, canonical, component, plain_tree
+from fsframework.api.components import Component, canonical, plain_tree, resolve_component
 from fsframework.api.experiments import Experiment, given_tree, merged, resolved
 from fsframework.api.running import Run, run_resolved
 from fsframework.api.session import Advance, Reporter, Session, Workspace
 from fsframework.errors import DataError, FsfError, OptionError, UnknownPlugin, argument, refusal
 from fsframework.interfaces.launcher import Launcher
 from fsframework.launchers.calls import text_of
-from fsframework.values import digest_of
+from fsframework.values import atomic_write, digest_of
 
 if TYPE_CHECKING:
     from fsframework.api.training import Epoch
@@ -43,6 +46,8 @@ _KEYS = ("search", "space", "trials", "objective")
 _TRIALS = 20
 _MOST_TRIALS = 100_000
 STUDY = "study.jsonl"
+SEARCHES = "search.json"
+"""File of a run with what came of the searches that chose its options."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ def without_search(
         has, lacks = ("search", "space") if "search" in asked else (next(iter(asked)), "search")
         raise OptionError(f"{argument(has)} needs {argument(lacks)} beside it")
     try:
-        searcher = component(session.registry, "searcher", asked["search"])
+        searcher = _searcher(session, asked["search"])
         searcher.create()
     except UnknownPlugin as error:
         raise UnknownPlugin(f"{error} (hint: pip install fsf-optuna has optuna)") from None
@@ -92,6 +97,10 @@ def without_search(
         raise OptionError(f"{argument('trials')} must be 1 to {_MOST_TRIALS:,}, not {given}")
     objective = str(plain_tree(asked.get("objective", "")))
     return SearchOptions(searcher, read_space(asked["space"]), int(given), objective), rest
+
+
+def _searcher(session: Session, request: Any) -> Component:
+    return resolve_component(session.registry, "searcher", request, where="search")
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +129,7 @@ class _Study:
         """Open the study, which other processes may have open as well."""
         folder = self.folder(session.workspace.runs)
         folder.mkdir(parents=True, exist_ok=True)
-        made: Searcher = component(session.registry, "searcher", self.searcher).create()
+        made: Searcher = _searcher(session, self.searcher).create()
         return made.open(folder / STUDY, self.space.space)
 
     def score(self, run: Run) -> float:
@@ -361,7 +370,7 @@ class _Chosen:
     @classmethod
     def of(cls, study: _Study, session: Session) -> _Chosen:
         """Read a study."""
-        searcher = component(session.registry, "searcher", study.searcher)
+        searcher = _searcher(session, study.searcher)
         trials = [one for one in study.open(session).trials() if one.state != "running"]
         return cls(study, trials, searcher.called, searcher.to_json())
 
@@ -383,7 +392,7 @@ class _Chosen:
         return len({canonical(dict(one.values)) for one in self.trials})
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a record keeps."""
+        """Return what a run keeps of it."""
         states = [one.state for one in self.trials]
         return {
             "searcher": dict(self.options),
@@ -418,21 +427,18 @@ def _sentences(facts: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _keep(run: Run, chosen: _Chosen) -> None:
-    """Write into a record how its options were chosen; a longer search replaces a shorter one."""
+    """Write into a run how its options were chosen; a longer search replaces a shorter one."""
     record, key, facts = run.record, chosen.study.key, chosen.to_json()
-    known = dict(record.given.get("search", {}))
-    if known.get(key) == facts:
-        return
-    old = _sentences(known[key]) if key in known else ()
+    file = run.folder / SEARCHES
+    known = msgspec.json.decode(file.read_bytes()) if file.exists() else {}
     caution, note = _sentences(facts)
-    cautions = [one for one in record.cautions if one not in (*old, caution)]
-    notes = [one for one in record.notes if one not in (*old, caution, note)]
-    replace(
-        record,
-        given={**record.given, "search": {**known, key: facts}},
-        notes=(*notes, caution, note),
-        cautions=(*cautions, caution),
-    ).save(run.folder)
+    if known.get(key) == facts and caution in record.cautions:
+        return
+    old = (caution, note, *(_sentences(known[key]) if key in known else ()))
+    atomic_write(file, json.dumps({**known, key: facts}, indent=1))
+    notes = [one for one in record.notes if one not in old]
+    cautions = [one for one in record.cautions if one not in old]
+    replace(record, notes=(*notes, caution, note), cautions=(*cautions, caution)).save(run.folder)
 
 
 def _read_again(result: Result) -> Result:
@@ -479,11 +485,12 @@ def searched_over(
         if isinstance(wrong, (OptionError, UnknownPlugin)):
             raise wrong
         study, first = None, own[0].resolved
+        learns = any(one.resolved is not None and one.resolved.learns for one in own)
         if wrong is None and first is not None:
             layers = [_split_of(first), *layers]
             group = canonical({key: tag for key, tag in tags.items() if key != seeds})
             if group not in studies:
-                studies[group] = _study_of(first, options, layers)
+                studies[group] = _study_of(first, options, layers, learns=learns)
             study = studies[group]
         made.append(_Combination(told, tags, layers, study, wrong))
     check(corners)
@@ -520,7 +527,11 @@ def _split_of(experiment: Experiment) -> dict[str, Any]:
 
 
 def _study_of(
-    experiment: Experiment, options: SearchOptions, layers: Sequence[Mapping[str, Any]]
+    experiment: Experiment,
+    options: SearchOptions,
+    layers: Sequence[Mapping[str, Any]],
+    *,
+    learns: bool,
 ) -> _Study:
     """Return the study of a combination."""
     statistics = experiment.statistics
@@ -529,7 +540,7 @@ def _study_of(
             f"{argument('objective', options.objective)} must be an estimate of "
             f"{', '.join(statistics)}, such as {next(iter(statistics))}-ARM"
         )
-    space = options.space.typed(experiment.options)
+    space = options.space.typed(experiment.options, learns=learns)
     data = experiment.dataset.create().fingerprint
     told = [options.searcher.to_json(), space.given, options.objective]
     key = digest_of("search", canonical(told), key_of_experiment(experiment, data))[:24]
