@@ -1,23 +1,27 @@
-"""What is read from the schema of options: the reference page and the typed arguments.
+"""What is read from the schema of options: the reference page and the types of arguments.
 
-Run ``python docs/sitepages/options.py`` after an option changes, which writes the typed arguments
-of ``fsframework.run``; a test fails until then.
+Run ``python docs/sitepages/options.py`` after an option changes, which writes the types of the
+arguments of ``fsframework.run`` and other calls; a test fails until then.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from fsframework.components.conversion import describe_type
 from fsframework.components.options import SECTIONS, Option, options_of
-from fsframework.engine.options import ARGUMENTS
+from fsframework.components.registry import Registry
+from fsframework.engine.options import ARGUMENTS, LISTS
 from fsframework.engine.stages import Stage
 
 STUB = Path(__file__).resolve().parents[2] / "fsframework" / "api" / "arguments.pyi"
-"""The file with the typed arguments."""
+"""The file with the types."""
 
 HEAD = (
     "# Options of a run\n\n"
@@ -34,17 +38,31 @@ STAGES = (
     "single stages in a list of tables `[[training.stages]]`. The defaults are those of training "
     "without a recipe.\n"
 )
-SIGNATURE = '''"""The arguments of ``fsframework.run``, made by docs/sitepages/options.py."""
+SIGNATURE = '''"""Types of the options of a run, made by docs/sitepages/options.py.
 
-from collections.abc import Mapping, Sequence
+There is no such module when a program runs: import it under ``typing.TYPE_CHECKING``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
-Component = Any
+from torch.nn import Module
+
+from fsframework import interfaces
+
+_T = TypeVar("_T")
+
+Component: TypeAlias = str | Mapping[str, Any] | type[_T] | _T
 """A name, a mapping of a name and options, a class or an instance."""
 
-class Arguments(TypedDict, total=False):
+Axis: TypeAlias = _T | Sequence[_T] | None
+"""A value for all experiments of a grid, or one for each."""
+
 '''
+
+KINDS = ("method", "sampler", "dataset", "backbone", "detector", "statistic", "launcher")
+"""Kinds of plugins that an option of a run names."""
 
 
 def page() -> str:
@@ -91,28 +109,70 @@ def _table(heads: Iterable[str], rows: Iterable[list[str]]) -> list[str]:
 
 
 def signature() -> str:
-    """Return the stub with the typed arguments."""
-    fields = [f"    {o.name}: {_typed(o)}" for o in ARGUMENTS.values() if o.name != "launcher"]
-    return SIGNATURE + "\n".join([*fields, ""])
+    """Return the stub with the types of options."""
+    lines = [SIGNATURE]
+    for kind in KINDS:
+        module = " | Module" if kind == "backbone" else ""
+        interface = Registry().kinds[kind].target.partition(":")[2]
+        lines.append(f"{kind.title()}: TypeAlias = Component[interfaces.{interface}]{module}")
+    lines += _fields("Stage(TypedDict", "Options of a stage of training.", options_of(Stage))
+    lines += _fields("Training(Stage", "Options of all stages, and of single ones.", {})
+    lines.append("    stages: Sequence[Stage]")
+    own = {name: one for name, one in ARGUMENTS.items() if name != "launcher"}
+    lines += _fields("Arguments(TypedDict", "Options of ``fsframework.run``.", own, none=True)
+    lines += _fields("Grid(TypedDict", "Options of ``fsframework.sweep``, as in ``Arguments``.", {})
+    lines += [f"    {name}: {_axis(one)}" for name, one in ARGUMENTS.items() if name != "name"]
+    lines.append("    seeds: Iterable[int] | int | str | None")
+    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(STUB), "-"]
+    text = "\n".join(lines)
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
-def _typed(option: Option) -> str:
-    if option.name == "training":
-        return "Mapping[str, Any] | Sequence[Mapping[str, Any]] | None"
-    if option.names and option.names != "run":
-        return "Component"
+def _fields(
+    head: str, summary: str, options: Mapping[str, Option], *, none: bool = False
+) -> Iterator[str]:
+    """Yield the lines of a dictionary of options, each with its help.
+
+    Args:
+        none: whether ``None`` stands for an option that is not given.
+    """
+    yield f'class {head}, total=False):\n    """{summary}"""\n'
+    for name, option in options.items():
+        yield f"    {name}: {_typed(option, none=none)}"
+        told = textwrap.fill(f'"""{option.help}"""', 96, break_on_hyphens=False)
+        yield textwrap.indent(told, "    ") + "\n"
+
+
+def _axis(option: Option) -> str:
+    """Return the type of an option that may have several values; for a list, several lists."""
+    several = {
+        "training": "Training | Sequence[Stage | Sequence[Stage]] | None",
+        "statistics": "Statistic | Sequence[Statistic] | Sequence[Sequence[Statistic]] | None",
+        "drop_words": "str | Sequence[str] | Sequence[Sequence[str]] | None",
+    }
+    return several.get(option.name) or f"Axis[{_typed(option)}]"
+
+
+def _typed(option: Option, *, none: bool = False) -> str:
     union = get_origin(option.type) in (Union, types.UnionType)
     told = list(map(_spelt, get_args(option.type) if union else (option.type,)))
+    if option.name == "training":
+        told = ["Training", "Sequence[Stage]"]
+    elif option.names and option.names != "run":
+        kind = option.names.title()
+        told = [kind, f"Sequence[{kind}]"] if option.name in LISTS else [kind]
     told += ["Path"] if option.metavar == "SOURCE" else []
     told += [f'Literal["{option.word}"]'] if option.word else []
-    return " | ".join([*(one for one in told if one != "None"), "None"])
+    told += ["None"] if none else []
+    return " | ".join(sorted(dict.fromkeys(told), key="None".__eq__))
 
 
 def _spelt(kind: Any) -> str:
     if get_origin(kind) is Literal:
-        return f"Literal[{', '.join(map(repr, get_args(kind)))}]".replace("'", '"')
-    if get_origin(kind) is tuple:
-        return "str | Sequence[str]"
+        return f"Literal[{', '.join(map(repr, get_args(kind)))}]"
+    if get_origin(kind) is tuple:  # texts may be separated by commas
+        one = _spelt(get_args(kind)[0])
+        return f"Sequence[{one}]" if one == "int" else f"{one} | Sequence[{one}]"
     return {type(None): "None", Path: "str | Path"}.get(kind) or str(kind.__name__)
 
 

@@ -40,17 +40,20 @@ class Attentive(FewShotMethod):
 # short training is enough here.
 
 # %%
+from functools import partial
+
 import fsframework as fsf
 
-settings = {
-    "backbone": "conv32f",
-    "dataset": {"name": "planted", "n_per_class": 30, "size": 32},
-    "training": {"epochs": 4, "steps": 30},
-    "tasks": 300,
-    "queries": 8,
-    "progress": False,
-}
-runs = {"attentive": fsf.run(method=Attentive, **settings)}
+train = partial(
+    fsf.run,
+    backbone="conv32f",
+    dataset={"name": "planted", "n_per_class": 30, "size": 32},
+    training={"epochs": 4, "steps": 30},
+    tasks=300,
+    queries=8,
+    progress=False,
+)
+runs = {"attentive": train(method=Attentive)}
 runs["attentive"]
 
 # %% [markdown]
@@ -59,7 +62,7 @@ runs["attentive"]
 # The same backbone, training and tasks, with ProtoNet.
 
 # %%
-runs["protonet"] = fsf.run(method="protonet", **settings)
+runs["protonet"] = train(method="protonet")
 fsf.compare(runs)
 
 # %%
@@ -78,7 +81,7 @@ fsf_reports.save_figure(fsf_reports.figure("training", runs), "method-training.s
 # Options are named in a mapping, or on the command line by `-o method.start=20`.
 
 # %%
-sharp = fsf.run(method={"name": Attentive, "start": 20.0}, **settings)
+sharp = train(method={"name": Attentive, "start": 20.0})
 sharp.estimates["acc-random"]
 
 # %% [markdown]

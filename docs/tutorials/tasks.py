@@ -9,6 +9,8 @@
 # Random tasks, a method that needs no training, and as many queries per class as there are images.
 
 # %%
+from functools import partial
+
 import torch
 
 import fsf_statistics
@@ -27,13 +29,14 @@ class Edges(torch.nn.Module):
 
 
 network = Edges()
-settings = {
-    "method": "ncc",
-    "backbone": network,
-    "dataset": {"name": "planted", "n_per_class": 60, "size": 64},
-    "progress": False,
-}
-pilot = fsf.run(sampler="random", tasks=200, queries=40, **settings)
+measure = partial(
+    fsf.run,
+    method="ncc",
+    backbone=network,
+    dataset={"name": "planted", "n_per_class": 60, "size": 64},
+    progress=False,
+)
+pilot = measure(sampler="random", tasks=200, queries=40)
 pilot.estimates["acc-random"]
 
 # %% [markdown]
@@ -63,7 +66,7 @@ print(plan.command)
 # %%
 for queries in (plan.n_query, 15, 40):
     arguments = {**plan.arguments, "queries": queries}
-    run = fsf.run(**settings, **arguments)
+    run = measure(**arguments)
     n_tasks = run.record.arms["depleting"].n_tasks
     print(f"{queries:3} queries, {n_tasks:3} tasks: {run.estimates['acc-depleting']}")
 

@@ -42,7 +42,7 @@ class Weighted(FewShotMethod):
 network = Edges()
 runs = {}
 for method in (Weighted, "ncc", "knn", "logistic"):
-    name = "weighted" if method is Weighted else method
+    name = method if isinstance(method, str) else "weighted"
     runs[name] = fsf.run(
         method=method,
         backbone=network,

@@ -68,10 +68,11 @@ for caption in data.metadata["caption"][:60:20]:
 # %%
 pool = fsf.pool(data, split="test", attributes="words.parquet")
 arms = fsf.draw("fewstab", pool, tasks=100, shot=3, queries=5)
-biased = arms["biased"]
+biased, words = arms["biased"], pool.attributes
+assert words is not None
 for place in range(5):
     name = pool.class_names[biased.classes[0, place]]
-    print(f"{name}: {pool.attributes.words[biased.attribute[0, place]]}")
+    print(f"{name}: {words.words[biased.attribute[0, place]]}")
 
 # %% [markdown]
 # ## Do wrong words matter?

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fsframework.api.components import Component, component
 from fsframework.api.session import open_session
@@ -25,6 +25,9 @@ from fsframework.errors import DataError, OptionError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.values import Arms, AttributeTable, ImagePool
 
+if TYPE_CHECKING:
+    from fsframework.api import arguments
+
 __all__ = [
     "SplitCounts",
     "attributes",
@@ -40,7 +43,7 @@ __all__ = [
 ]
 
 
-def dataset(data: Any = EMBEDDED, **options: Any) -> Dataset:
+def dataset(data: arguments.Dataset = EMBEDDED, **options: Any) -> Dataset:
     """Open a data set.
 
     Args:
@@ -71,13 +74,13 @@ def opened(
 
 
 def pool(  # noqa: PLR0913 - an option each
-    data: Any = EMBEDDED,
+    data: arguments.Dataset = EMBEDDED,
     *,
     split: str = "test",
     attributes: str | Path | AttributeTable | None = None,
-    detector: Any = None,
+    detector: arguments.Detector | None = None,
     drop_class_words: bool = False,
-    drop_words: tuple[str, ...] = (),
+    drop_words: Sequence[str] = (),
     drop_words_in_classes: float | None = None,
     min_count: int = 1,
     device: str = "auto",
@@ -139,7 +142,15 @@ def pool(  # noqa: PLR0913 - an option each
 
 
 def draw(
-    sampler: Any, pool: ImagePool, *, tasks: int | str = 600, seed: int = 0, **options: Any
+    sampler: arguments.Sampler,
+    pool: ImagePool,
+    *,
+    tasks: int | Literal["all"] = 600,
+    seed: int = 0,
+    way: int | None = None,
+    shot: int | None = None,
+    queries: int | None = None,
+    **options: Any,
 ) -> Arms:
     """Draw tasks with a sampler, and with its control where it declares one.
 
@@ -148,7 +159,10 @@ def draw(
         pool: the images to draw from.
         tasks: number of tasks of each arm; ``"all"`` for samplers that end.
         seed: task ``t`` depends on the seed and ``t`` only.
-        **options: ``way``, ``shot`` and ``queries``, and options of the sampler.
+        way: classes per task.
+        shot: support images per class.
+        queries: query images per class.
+        **options: of the sampler.
 
     Returns:
         The task sets by name of the arm, the control first.
@@ -164,10 +178,9 @@ def draw(
     if not isinstance(pool, ImagePool):
         raise OptionError(f"pool must be a pool, as fsframework.pool(...) gives, not {pool!r:.80}")
     registry = Registry()
-    short = {key: value for key, value in options.items() if key in ("way", "shot", "queries")}
-    rest = {key: value for key, value in options.items() if key not in short}
-    tree = given_tree({**short, "tasks": tasks}, "call")
-    chosen = component(registry, "sampler", sampler, {**tree.get("sampler", {}), **rest})
+    short = {"way": way, "shot": shot, "queries": queries, "tasks": tasks}
+    tree = given_tree(short, "call")
+    chosen = component(registry, "sampler", sampler, {**tree.get("sampler", {}), **options})
     return draw_arms(registry, chosen, pool, tree["tasks"].value, seed, None)
 
 

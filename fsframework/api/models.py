@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,9 @@ from fsframework.values import (
     UInt8Array,
 )
 
+if TYPE_CHECKING:
+    from fsframework.api import arguments
+
 __all__ = [
     "Model",
     "evaluate",
@@ -69,7 +72,7 @@ __all__ = [
     "save_weights",
 ]
 
-Function = Callable[[UInt8Array, IntArray, UInt8Array], Any]
+Function = Callable[[UInt8Array, npt.NDArray[np.int64], UInt8Array], npt.ArrayLike | Tensor]
 """Maps support images, their labels and query images of one task to scores of the queries."""
 
 _USUAL_SIZE = 84
@@ -186,9 +189,9 @@ def _resized(images: UInt8Array, network: FewShotModel) -> UInt8Array:
 
 
 def model(
-    method: Any,
+    method: arguments.Method,
     *,
-    backbone: Any = "conv64f",
+    backbone: arguments.Backbone = "conv64f",
     image_size: int | None = None,
     device: str = "auto",
     seed: int = 0,
@@ -308,7 +311,7 @@ def _trained(network: FewShotModel) -> Trained:
 def evaluate(  # noqa: PLR0913 - an option each
     model: Run | Model | Function,
     tasks: Arms | Mapping[str, TaskSet] | TaskSet,
-    data: Any,
+    data: arguments.Dataset,
     *,
     pool: ImagePool | None = None,
     image_size: int | None = None,

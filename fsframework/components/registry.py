@@ -110,7 +110,7 @@ class Registry:
         if not same:
             names = sorted({*self.names(kind), *also})
             hint = close_matches(name, names)
-            known = ", ".join(names) or "none is installed"
+            known = ", ".join(names) or 'none installed; pip install "fsframework[main]" or "[all]"'
             if kind == "dataset" and Path(name).exists():
                 hint = f" (did you mean {'folder' if Path(name).is_dir() else 'csv'}:{name}?)"
             raise UnknownPlugin(f"unknown {kind} {name!r}{hint}; known: {known}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -24,7 +22,7 @@ class NearestShot(FewShotMethod):
     """
 
     learns_from = "nothing"
-    weightless: ClassVar[bool] = True
+    weightless = True
 
     def __init__(self, *, neighbours: int = 1) -> None:
         super().__init__()
@@ -36,5 +34,5 @@ class NearestShot(FewShotMethod):
         """Return the negative mean distance to the nearest shots, ``(tasks, n, way)``."""
         way, shot = support.shape[1:3]
         distances = torch.cdist(query, support.flatten(1, 2)).unflatten(2, (way, shot))
-        nearest = distances.topk(min(self.neighbours, shot), dim=3, largest=False).values
+        nearest: Tensor = distances.topk(min(self.neighbours, shot), dim=3, largest=False).values
         return -nearest.mean(dim=3)

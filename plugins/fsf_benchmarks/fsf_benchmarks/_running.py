@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from fsf_benchmarks._asked import Tree, check_reserved, selection_of, without_choices
 from fsf_benchmarks._finished import arms_of, find_finished, identity_of
@@ -33,6 +33,9 @@ from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces import Launcher
+
+if TYPE_CHECKING:
+    from fsframework.api.arguments import Grid
 
 __all__ = ["FinishedBenchmark", "Job", "Listed", "make_job", "run_benchmark"]
 
@@ -343,17 +346,19 @@ def make_job(
 def run_benchmark(
     benchmark: str,
     *,
+    benchmark_options: Mapping[str, Any] | None = None,
     config: str | Path | None = None,
     plugins: Sequence[str | Path] = (),
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    **arguments: Any,
+    **arguments: Unpack[Grid],
 ) -> FinishedBenchmark:
     """Run a benchmark and return its tables and figures.
 
     Args:
         benchmark: its name.
+        benchmark_options: the benchmark's own.
         config: a TOML file of options; other arguments take precedence.
         plugins: Python files whose plugin classes are available too.
         runs_dir: where runs are written.
@@ -361,8 +366,7 @@ def run_benchmark(
         progress: whether progress is shown on standard error.
         **arguments: those of ``fsframework.run``, of which ``dataset``, ``method``, ``backbone``,
             ``shot``, ``detector`` and ``model`` may be lists, or mappings of options;
-            ``benchmark_options``, a mapping of the benchmark's own options; ``launcher``, of the
-            workers that run the experiments; and ``seeds``, training seeds.
+            ``launcher``, of the workers that run the experiments; and ``seeds``, training seeds.
 
     Raises:
         FsfError: an argument is wrong; a failed experiment becomes a result with its reason.
@@ -370,19 +374,17 @@ def run_benchmark(
     session = open_session(
         runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
     )
-    own = arguments.pop("benchmark_options", {})
+    given: dict[str, Any] = {**arguments}
     chosen = {
-        axis: _several(arguments.pop(axis))
+        axis: _several(given.pop(axis))
         for axis in AXES
-        if axis in arguments and not isinstance(arguments[axis], Mapping)
+        if axis in given and not isinstance(given[axis], Mapping)
     }
-    seeds = arguments.pop("seeds", None)
-    given = {
-        **given_tree(arguments, "call"),
-        "benchmark": {key: Given(value, "call") for key, value in own.items()},
-    }
+    seeds = given.pop("seeds", None)
+    own = {key: Given(value, "call") for key, value in (benchmark_options or {}).items()}
+    tree = {**given_tree(given, "call"), "benchmark": own}
     return make_job(
-        benchmark, session, given, tree_of_call({}, config), chosen, plugins, seeds
+        benchmark, session, tree, tree_of_call({}, config), chosen, plugins, seeds
     ).run()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from fsf_tools.grids import (
     Axes,
@@ -37,6 +37,9 @@ from fsframework.errors import OptionError, UnknownPlugin, argument
 from fsframework.statistics.facts import facts_of
 from fsframework.statistics.results import cautions_of
 from fsframework.values import footnotes, html_table, text_table
+
+if TYPE_CHECKING:
+    from fsframework.api.arguments import Grid
 
 __all__ = ["Finished", "SweepRow", "plan_sweep", "sweep"]
 
@@ -181,7 +184,7 @@ def sweep(
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    **arguments: Any,
+    **arguments: Unpack[Grid],
 ) -> Finished:
     """Run every combination of several values of options, and return the results.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
@@ -13,6 +13,9 @@ import fsframework
 from fsframework.api.experiments import Experiment, resolved, tree_of_call
 from fsframework.api.session import Session, open_session
 from fsframework.api.training import Epoch, save_tensors, train_experiment
+
+if TYPE_CHECKING:
+    from fsframework.api.arguments import Arguments
 
 __all__ = ["Pretrained", "pretrain", "pretrain_experiment"]
 
@@ -49,7 +52,7 @@ def pretrain(
     plugins: Sequence[str | Path] = (),
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    **arguments: Any,
+    **arguments: Unpack[Arguments],
 ) -> Pretrained:
     """Train a backbone with a method, and write its weights for other methods to start from.
 

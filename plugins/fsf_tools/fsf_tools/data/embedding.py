@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.session import Session, open_session
 from fsframework.api.stores import FeatureStore, feature_store
 from fsframework.errors import FsfError, OptionError, argument
+
+if TYPE_CHECKING:
+    from fsframework.api.arguments import Arguments, Launcher
 
 __all__ = ["EmbeddedImages", "embed_described", "embed_images"]
 
@@ -45,7 +48,8 @@ def embed_images(
     plugins: Sequence[str | Path] = (),
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    **arguments: Any,
+    launcher: Launcher | None = None,
+    **arguments: Unpack[Arguments],
 ) -> EmbeddedImages:
     """Compute the features of all images under test, where this was not done before.
 
@@ -57,15 +61,17 @@ def embed_images(
         cache_dir: where features are stored; by default ``FSF_CACHE``, else the user's cache
             folder.
         progress: whether progress is shown on standard error.
+        launcher: whose workers embed the images.
         **arguments: those of ``fsframework.run`` for a model that needs no training: ``model``, or
             ``method`` and ``backbone``; ``dataset``, ``split``, ``image_size``, ``precision``,
-            ``device`` and others; and ``launcher``, whose workers embed the images.
+            ``device`` and others.
 
     Raises:
         FsfError: an argument is wrong, or the model is to be trained first.
     """
     session = open_session(cache_dir=cache_dir, plugins=plugins, progress=progress)
-    return embed_described(tree_of_call(arguments), session, plugins)
+    tree = tree_of_call({**arguments, "launcher": launcher})
+    return embed_described(tree, session, plugins)
 
 
 def embed_described(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from fsf_tools.sharing import Do, Sharing, sharing_of
 from fsframework.api.experiments import tree_of_call
 from fsframework.api.session import Reporter, Session, open_session
 from fsframework.api.stores import Broken, ImageStore, image_store
+
+if TYPE_CHECKING:
+    from fsframework.api.arguments import Backbone, Dataset, Launcher
+    from fsframework.interfaces import Decoding
 
 __all__ = [
     "PackedImages",
@@ -70,13 +74,23 @@ class PackedImages:
         return {**asdict(self), "file": str(self.file)}
 
 
+class Packing(TypedDict, total=False):
+    """Options of ``pack_images``, as in ``fsframework.run``."""
+
+    image_size: int | None
+    backbone: Backbone | None
+    decoding: Decoding | None
+    broken: Broken | None
+    launcher: Launcher | None
+
+
 def pack_images(
-    dataset: Any,
+    dataset: Dataset,
     *,
     plugins: Sequence[str | Path] = (),
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    **arguments: Any,
+    **arguments: Unpack[Packing],
 ) -> PackedImages:
     """Decode and resize all images of a data set, where this was not done before.
 
