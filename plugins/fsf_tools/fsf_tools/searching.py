@@ -414,12 +414,12 @@ def _sentences(facts: Mapping[str, Any]) -> tuple[str, str]:
     ends = {"stopped": "stopped early", "failed": "failed"}
     rest = [f"{facts[state]} {end}" for state, end in ends.items() if facts[state]]
     counted = f" ({', '.join(rest)})" if rest else ""
-    several = " and ".join(facts["space"])
+    several, number = " and ".join(facts["space"]), facts["configurations"]
     verb = "were" if len(facts["space"]) > 1 else "was"
     how = ", ".join(f"{key} {value}" for key, value in options.items())
     space = ", ".join(f"{key}={text}" for key, text in facts["space"].items())
     return (
-        f"{several} {verb} chosen among {facts['configurations']} configurations on validation "
+        f"{several} {verb} chosen among {number} configuration{'s' * (number > 1)} on validation "
         f"tasks{counted}",
         f"search: {name} ({how}) for the highest {facts['objective']} on tasks of the split "
         f"{facts['split']}, {facts['trials']} trials; space {space}",

@@ -74,8 +74,7 @@ def drawn(values: Range | tuple[str, ...], rng: random.Random) -> float | str:
     if values.step:
         steps = int((values.high - values.low) / values.step)
         return values.low + values.step * rng.randint(0, steps)
+    found = rng.uniform(values.low, values.high)
     if values.log:
-        found = values.low * (values.high / values.low) ** rng.random()
-    else:
-        found = rng.uniform(values.low, values.high)
+        found = values.low * float((values.high / values.low) ** rng.random())
     return round(found) if values.whole else found
