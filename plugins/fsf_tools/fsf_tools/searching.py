@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,9 +159,11 @@ class _Watching(Reporter):
     def __init__(self, reporter: Reporter, goes_on: Callable[[int, float], bool]) -> None:
         self._reporter, self._goes_on, self._seen = reporter, goes_on, 0
 
-    def stage(self, name: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
+    @contextmanager
+    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
         """Report a stage."""
-        return self._reporter.stage(name, total, done)
+        with self._reporter.stage(name, total, done) as advance:
+            yield advance
 
     def say(self, text: str) -> None:
         """Report one line of text."""

@@ -1,4 +1,4 @@
-"""A searcher, which proposes values of options.
+"""A searcher, which proposes values of options to try.
 
 Try it: fsf sweep --method knn --search my-searcher --space method.k=1:5
 """
@@ -12,69 +12,71 @@ from fsf_tools.searcher import Range, Search, Searcher, Space, State, Trial
 
 
 class MySearcher(Searcher):
-    """Values at random."""
+    """Draws values at random."""
 
     def __init__(self, *, seed: int = 0) -> None:
         self.seed = seed
 
     def open(self, file: Path, space: Space) -> Search:
-        """Return the search that a file holds; here a folder of that name."""
-        return Trials(file.with_suffix(""), space, self.seed)
+        """Return the search that a file holds, or a new one."""
+        return Folder(file.with_suffix(""), space, self.seed)
 
 
-class Trials(Search):
-    """A file for each trial; only the process that has the trial writes it."""
+class Folder(Search):
+    """A file for each trial, which only the process that has the trial writes."""
 
     def __init__(self, folder: Path, space: Space, seed: int) -> None:
         self.folder, self.space, self.seed = folder, space, seed
         folder.mkdir(exist_ok=True)
 
     def begin(self, number: int) -> Trial:
-        """Return a trial; one that was begun before has the values it had."""
+        """Return a trial with its values, which stay once they are drawn."""
         if not self.file(number).exists():
+            # Change how values are found. They depend on the seed and on the trials so far.
             rng = random.Random(f"{self.seed} {number}")
-            self.save(number, values={key: drawn(one, rng) for key, one in self.space.items()})
+            self.save(number, values={name: drawn(one, rng) for name, one in self.space.items()})
         return self.trial(number)
 
     def goes_on(self, number: int, epoch: int, accuracy: float) -> bool:
-        """Return whether to train further, here always."""
+        """Return whether to train a trial further after an epoch."""
         return True
 
     def end(
         self, number: int, state: State, *, score: float | None = None, reason: str = ""
     ) -> None:
-        """Take note of what came of a trial."""
+        """Keep what came of a trial."""
         self.save(number, state=state, score=score, reason=reason)
 
     def trials(self) -> list[Trial]:
-        """Return all trials so far."""
+        """Return all trials so far, by number."""
         return [self.trial(int(path.stem)) for path in sorted(self.folder.glob("*.json"))]
 
     def trial(self, number: int) -> Trial:
-        """Return a trial that was begun."""
-        return Trial(number, **json.loads(self.file(number).read_text()))
+        """Read a trial."""
+        return Trial(number, **json.loads(self.file(number).read_text(encoding="utf-8")))
 
-    def save(self, number: int, **told: Any) -> None:
-        """Add to what is known of a trial."""
+    def save(self, number: int, **changes: Any) -> None:
+        """Write what is new of a trial."""
         file = self.file(number)
-        before = json.loads(file.read_text()) if file.exists() else {}
-        whole = file.with_suffix(".new")
-        whole.write_text(json.dumps(before | told))
-        whole.replace(file)
+        before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps(before | changes), encoding="utf-8")
+        new.replace(file)  # other processes read it meanwhile
 
     def file(self, number: int) -> Path:
         """Return the file of a trial."""
         return self.folder / f"{number:05d}.json"
 
 
-def drawn(values: Range | tuple[str, ...], rng: random.Random) -> float | str:
-    """Return a random value: a number of a range, or one of several names."""
+def drawn(values: Range | tuple[str, ...], rng: random.Random) -> Any:
+    """Return one of the values that an option may have."""
     if not isinstance(values, Range):
         return rng.choice(values)
     if values.step:
         steps = int((values.high - values.low) / values.step)
         return values.low + values.step * rng.randint(0, steps)
-    found = rng.uniform(values.low, values.high)
     if values.log:
-        found = values.low * float((values.high / values.low) ** rng.random())
+        found = values.low * (values.high / values.low) ** rng.random()
+    else:
+        found = rng.uniform(values.low, values.high)
     return round(found) if values.whole else found
