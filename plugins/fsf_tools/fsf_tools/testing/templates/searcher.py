@@ -1,6 +1,6 @@
 """A searcher, which proposes values of options to try.
 
-Try it: fsf sweep --search my-searcher --space training.weight_decay=0:1e-3
+Try it: fsf sweep --method knn --search my-searcher --space method.k=1:5
 """
 
 import json
@@ -59,7 +59,9 @@ class Folder(Search):
         """Write what is new of a trial."""
         file = self.file(number)
         before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        file.write_text(json.dumps(before | changes), encoding="utf-8")
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps(before | changes), encoding="utf-8")
+        new.replace(file)  # other processes read it meanwhile
 
     def file(self, number: int) -> Path:
         """Return the file of a trial."""
