@@ -142,11 +142,8 @@ def _dependencies(text: str) -> Iterator[str]:
             found.add(str(node.module).partition(".")[0])
     for module in sorted(found - sys.stdlib_module_names):
         distribution = module.replace("_", "-")
-        major, minor = version(distribution).split(".")[:2]
-        # Contracts change with the first number that is not 0.
-        after = f"0.{int(minor) + 1}" if major == "0" else int(major) + 1
-        below = f",<{after}" if module.startswith("fsf") else ""
-        yield f"{distribution}>={major}.{minor}{below}"
+        # No upper bounds: a contract that has changed is found when the plugin is loaded.
+        yield f"{distribution}>={'.'.join(version(distribution).split('.')[:2])}"
 
 
 def _shared(kind: str, words: Mapping[str, str]) -> dict[str, str]:
