@@ -15,7 +15,7 @@ from fsframework.api.components import canonical
 from fsframework.api.experiments import Experiment, merged, resolved
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, load_run
-from fsframework.api.session import Session
+from fsframework.api.session import Session, Workspace
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
 from fsframework.values import digest_of
@@ -27,10 +27,10 @@ __all__ = [
     "check_name",
     "check_options",
     "listed_item",
-    "listed_sweep",
     "planned_over",
     "state_of",
     "sweep_of",
+    "sweep_status",
 ]
 
 
@@ -295,13 +295,16 @@ def _data_fingerprint(experiment: Experiment, opened: dict[str, str]) -> str:
     return opened[key]
 
 
-def listed_sweep(name: str, session: Session) -> list[dict[str, str]]:
-    """Return the experiments of a sweep that was started before, as ``Sweep.listed`` does.
+def sweep_status(name: str, runs_dir: str | Path | None = None) -> list[dict[str, str]]:
+    """Return name, state and detail of each experiment of a sweep that was started before.
+
+    Args:
+        runs_dir: where its runs are; by default ``FSF_RUNS``, else ``./runs``.
 
     Raises:
         RecordError: the sweep is unknown, or its file is damaged.
     """
-    folder = SweepFolder(session.workspace.runs)
+    folder = SweepFolder(Workspace.default(runs_dir).runs)
     return [listed_item(folder, key, name) for key, name in folder.experiments(name).items()]
 
 
