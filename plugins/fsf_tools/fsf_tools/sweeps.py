@@ -116,6 +116,11 @@ class Result:
     run: Run | None = None
     reason: str = ""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the classes and networks of the user, which another process may not have.
+        told = replace(self.planned, tree={}, resolved=None)
+        return Result, (told, self.run, self.reason)
+
     def to_json(self) -> dict[str, Any]:
         """Return what is known of the run as JSON values."""
         run = self.run
