@@ -311,6 +311,6 @@ def rules(kind: str) -> list[tuple[str, str]]:
     """Return the name of each check of a kind, and the rule in its docstring."""
     found = []
     for check in checks_for(kind):
-        rule = inspect.cleandoc(check.__doc__ or "").replace("``", "`")
-        found.append((check.__name__, escaped(" ".join(rule.partition("\n\n")[0].split()))))
+        rule = (check.__doc__ or "").replace("``", "`")
+        found.append((check.__name__, escaped(" ".join(rule.split()))))
     return found

@@ -23,6 +23,7 @@ Float results are compared to within a thousandth of their range. PyTorch is imp
 a method or a backbone. ``fsf plugins check NAME`` runs the same checks.
 """
 
+from fsframework.testing._example import example, given_pool, note_call, size
 from fsframework.testing._suite import (
     Check,
     CheckResult,
@@ -56,10 +57,14 @@ __all__ = [
     "check_component",
     "checks_for",
     "counted",
+    "example",
+    "given_pool",
     "if_possible",
     "installed_command",
+    "note_call",
     "parametrize_with_checks",
     "require",
+    "size",
     "toy_images",
     "toy_outcomes",
     "toy_pool",

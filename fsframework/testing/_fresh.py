@@ -24,6 +24,7 @@ from typing import Any
 
 from fsframework.components.kinds import kind_of
 from fsframework.launchers.calls import module_path
+from fsframework.testing._example import current, example
 from fsframework.testing._random import scramble
 from fsframework.testing._suite import Answers, ConformanceError, NotApplicable, options_of
 
@@ -92,7 +93,7 @@ def answers_in_fresh_process(answers: Answers, component: object) -> Mapping[str
     """
     if _Process.serving:
         raise NotApplicable("this is the fresh process")
-    job = _pickled((answers, component))
+    job = _pickled((answers, component, current()))
     start_fresh_process()
     process = _Process.running
     assert process is not None
@@ -200,14 +201,15 @@ def _serve() -> None:
 
 def _outcome(job: bytes) -> tuple[str, Any]:
     try:
-        answers, _ = pickle.loads(job)
+        answers, _, given = pickle.loads(job)
     except (ImportError, AttributeError) as error:
         return "unknown", f"no other process can import it: {error}"
     except (Exception, SystemExit) as error:
         return "raised", f"in a fresh process it raises {type(error).__name__}: {error}"
     scramble()
     try:
-        return "answered", dict(answers(lambda: pickle.loads(job)[1]))
+        with example(given.pool, **given.sizes):
+            return "answered", dict(answers(lambda: pickle.loads(job)[1]))
     except NotApplicable as reason:
         return "unknown", str(reason)
     except (Exception, SystemExit) as error:

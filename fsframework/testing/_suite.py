@@ -6,23 +6,28 @@ import functools
 import importlib
 import inspect
 import tempfile
+import textwrap
 import time
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from fsframework._calls import seeded
-from fsframework.components.kinds import kind_of
+from fsframework.components.kinds import interface_of, kind_of
 from fsframework.components.package_files import top_level
 from fsframework.components.registry import Registry, kebab
-from fsframework.errors import FsfError, PluginError
+from fsframework.errors import FsfError, OptionError, PluginError
 from fsframework.interfaces.component import Configurable
 from fsframework.interfaces.detector import AttributeDetector
 from fsframework.interfaces.launcher import Launcher
+from fsframework.testing._example import current, example, given_pool
+from fsframework.testing._explained import Failure, failure_of, place_in, repeated, shrunk
+from fsframework.values import ImagePool
 
 if TYPE_CHECKING:
     import pytest
@@ -44,6 +49,7 @@ __all__ = [
     "parametrize_with_checks",
     "require",
     "require_option",
+    "suite_of",
     "variants",
 ]
 
@@ -87,9 +93,12 @@ class CheckResult:
     Args:
         name: name of the check.
         outcome: ``skipped`` where the check does not apply to the component.
-        rule: what the check requires, in one sentence.
+        rule: what the check requires.
         message: why it failed or was skipped; empty when it passed.
         seconds: how long it took.
+        call: how the component was called last in the smallest example that fails.
+        sizes: the numbers of tasks, ways or the like in that example.
+        code: lines of Python that repeat the failure; empty where an option cannot be spelt.
     """
 
     name: str
@@ -97,6 +106,9 @@ class CheckResult:
     rule: str
     message: str = ""
     seconds: float = 0.0
+    call: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    code: str = ""
 
     @property
     def passed(self) -> bool:
@@ -104,7 +116,19 @@ class CheckResult:
         return self.outcome != "failed"
 
     def __str__(self) -> str:
-        return f"{self.outcome:<8}{self.name}{f': {self.message}' if self.message else ''}"
+        head = f"{self.outcome:<8}{self.name}{f': {self.message}' if self.message else ''}"
+        return head if self.passed else "\n".join([head, *self._explanation()])
+
+    def _explanation(self) -> Iterator[str]:
+        sizes = ", ".join(f"{name}={number}" for name, number in self.sizes.items())
+        for title, text in (
+            ("rule", self.rule),
+            ("call", self.call),
+            ("size", sizes),
+            ("code", textwrap.indent(self.code, 14 * " ").lstrip()),
+        ):
+            if text:
+                yield f"{8 * ' '}{title}  {text}"
 
 
 def require(condition: object, message: str) -> None:
@@ -136,10 +160,14 @@ class Suite:
     Args:
         interface: the class of the components.
         has_options: whether they have options; if not, the checks of options are left out.
+        takes_pool: whether the checks can be made on an author's own images.
     """
 
-    def __init__(self, interface: type, *, has_options: bool = True) -> None:
+    def __init__(
+        self, interface: type, *, has_options: bool = True, takes_pool: bool = False
+    ) -> None:
         self.interface = interface
+        self.takes_pool = takes_pool
         self._checks: list[Check] = []
         self._first: tuple[Check, ...] = ()
         if has_options:
@@ -171,6 +199,9 @@ class Suite:
 
     def __iter__(self) -> Iterator[Check]:
         return iter(self._checks)
+
+    def __getitem__(self, name: str) -> Check:
+        return next(check for check in self._checks if check.__name__ == name)
 
     def check(self, *, after: Iterable[Check] = ()) -> Callable[[Callable[[Make], None]], Check]:
         """Return a decorator that registers a check and the checks that it depends on."""
@@ -230,22 +261,31 @@ def _alike(here: object, there: object) -> bool:
 
 _RELATIVE, _NOISE = 1e-3, 1e-5
 _REMEMBERED = 256
-_reasons: dict[tuple[Check, Make], str] = {}
-"""Why not to run a check that depends on one, by that one and the factory, newest last."""
+_reasons: dict[tuple[Check, Make, str | None], str] = {}
+"""Why not to run what depends on a check, by the check, the factory and the pool, newest last."""
 
 
 def _remember(check: Check, make: Make, reason: str) -> None:
-    _reasons.pop((check, make), None)
-    _reasons[check, make] = reason
+    if current().sizes:  # what passes in a small example may fail in the usual one
+        return
+    _reasons.pop(_key(check, make), None)
+    _reasons[_key(check, make)] = reason
     if len(_reasons) > _REMEMBERED:
         del _reasons[next(iter(_reasons))]
 
 
+def _key(check: Check, make: Make) -> tuple[Check, Make, str | None]:
+    pool = given_pool()
+    return check, make, None if pool is None else pool.fingerprint
+
+
 def _reason_not_to(earlier: Check, make: Make) -> str:
     # Many checks depend on the same one, and some components are heavy.
-    if (earlier, make) not in _reasons:
-        _remember(earlier, make, _why_failing(earlier, make))
-    return _reasons[earlier, make]
+    if (key := _key(earlier, make)) in _reasons:
+        return _reasons[key]
+    reason = _why_failing(earlier, make)
+    _remember(earlier, make, reason)
+    return reason
 
 
 def _why_failing(earlier: Check, make: Make) -> str:
@@ -436,8 +476,13 @@ def checks_for(kind: str | type) -> tuple[Check, ...]:
     >>> [check.__name__ for check in checks_for("statistic")][:2]
     ['check_construction', 'check_options_typed']
     """
-    checks: Iterable[Check] = importlib.import_module(_home_of(kind)).suite
-    return tuple(checks)
+    return tuple(suite_of(kind))
+
+
+def suite_of(kind: str | type) -> Suite:
+    """Return the suite of a kind, given by name or by class."""
+    suite: Suite = importlib.import_module(_home_of(kind)).suite
+    return suite
 
 
 def _home_of(kind: str | type) -> str:
@@ -446,24 +491,24 @@ def _home_of(kind: str | type) -> str:
     name = kind_of(kind) if isinstance(kind, type) else kind if kind in kinds else None
     if name is None:
         raise ValueError(f"there are no checks for {kind!r}; the kinds are {', '.join(kinds)}")
-    home = kinds[name].target if isinstance(kind, str) else _interface_of(kind).__module__
+    home = kinds[name].target if isinstance(kind, str) else interface_of(kind).__module__
     return f"{top_level(home)}.testing.{name}"
 
 
-def _interface_of(cls: type) -> type:
-    """Return the innermost base that has a kind; its subclasses are plugins."""
-    return next(base for base in reversed(cls.__mro__) if kind_of(base))
-
-
-def check_component(make: Make, kind: str | None = None) -> list[CheckResult]:
+def check_component(
+    make: Make, kind: str | None = None, *, pool: ImagePool | None = None
+) -> list[CheckResult]:
     """Run every check of a kind and return the results; a component that raises is a result too.
 
     Args:
         make: returns a fresh component; may be a class whose options all have defaults.
         kind: by default that of the class or of what ``make`` returns.
+        pool: images in place of ``toy_pool``, for a sampler or detector that needs other columns,
+            words or numbers of images.
 
     Raises:
         ValueError: the kind is unknown.
+        OptionError: a pool is given for a kind that is checked without.
     """
     name = kind or kind_of(_class_of(make))
     if name is None:
@@ -473,7 +518,15 @@ def check_component(make: Make, kind: str | None = None) -> list[CheckResult]:
         from fsframework.testing._fresh import start_fresh_process
 
         start_fresh_process([_home_of(name)])  # while it starts, the other checks run
-    return [_run(check, make) for check in checks]
+    if pool is not None:
+        _require_pool_taken(name)
+    with example(pool):
+        return [_run(check, make, _home_of(name)) for check in checks]
+
+
+def _require_pool_taken(kind: str) -> None:
+    if not suite_of(kind).takes_pool:
+        raise OptionError(f"a pool is for the checks of a sampler or a detector, not of a {kind}")
 
 
 def counted(results: Iterable[CheckResult]) -> str:
@@ -517,32 +570,47 @@ def _try(component: object) -> None:
             list(component.map(repr, [1], name="fsf-check", logs=Path(folder)))
 
 
-def _run(check: Check, make: Make) -> CheckResult:
+def _run(check: Check, make: Make, home: str) -> CheckResult:
     start = time.perf_counter()
-    outcome: Literal["passed", "failed", "skipped"] = "failed"
-    message = ""
+    outcome: Literal["passed", "failed", "skipped"] = "passed"
+    told: dict[str, Any] = {}
     try:
-        check(make)
-        outcome = "passed"
+        if failure := failure_of(partial(check, make), passes=(NotApplicable,)):
+            outcome, told = "failed", _told(check, make, failure, home)
     except NotApplicable as reason:
-        outcome, message = "skipped", str(reason)
-    except ConformanceError as error:
-        message = str(error)
-    # A plugin may raise anything, including SystemExit; none of it may end the report.
-    except (Exception, SystemExit) as error:
-        message = f"raised {type(error).__name__}: {error}"
-    rule = (check.__doc__ or "").strip().partition("\n")[0]
-    return CheckResult(check.__name__, outcome, rule, message, time.perf_counter() - start)
+        outcome, told = "skipped", {"message": str(reason)}
+    seconds = time.perf_counter() - start
+    return CheckResult(check.__name__, outcome, _rule(check), seconds=seconds, **told)
+
+
+def _rule(check: Check) -> str:
+    return " ".join((check.__doc__ or "").replace("``", "`").split())
+
+
+def _told(check: Check, make: Make, failure: Failure, home: str) -> dict[str, Any]:
+    """Return what is told about a failure, in the smallest example that fails."""
+    failure = shrunk(partial(check, make), failure, passes=(NotApplicable,))
+    message = str(failure.error)
+    try:
+        component = make()
+    except (Exception, SystemExit):
+        component = None
+    if not isinstance(failure.error, ConformanceError):
+        place = place_in(failure.error, type(component))
+        message = f"raised {type(failure.error).__name__}: {message}"
+        message += f" ({place})" if place else ""
+    code = "" if component is None else repeated(check.__name__, home, component, failure.sizes)
+    return {"message": message, "call": failure.call, "sizes": failure.sizes, "code": code}
 
 
 def _class_of(make: Make) -> type:
     """Return the class of what ``make`` returns, calling it only if necessary."""
-    target = make.func if isinstance(make, functools.partial) else make
+    target = make.func if isinstance(make, partial) else make
     return target if isinstance(target, type) else type(make())
 
 
 def _label(make: Make) -> str:
-    options = make.keywords if isinstance(make, functools.partial) else {}
+    options = make.keywords if isinstance(make, partial) else {}
     # A nested component by its class: its own text has an address, which differs between processes.
     texts = {n: v if kind_of(v) is None else type(v).__name__ for n, v in options.items()}
     shown = ",".join(f"{name}={text}" for name, text in texts.items())
@@ -552,6 +620,8 @@ def _label(make: Make) -> str:
 def parametrize_with_checks(
     components: Iterable[Make],
     expected_failures: Mapping[type, Mapping[str, str]] | None = None,
+    *,
+    pool: ImagePool | None = None,
 ) -> pytest.MarkDecorator:
     """Return a ``pytest.mark.parametrize`` over all checks of all components.
 
@@ -566,8 +636,10 @@ def parametrize_with_checks(
             component.
         expected_failures: class -> name of the check -> reason. These must fail: one that passes
             fails the test run.
+        pool: images in place of ``toy_pool``, for samplers and detectors.
 
     Raises:
+        OptionError: a pool is given for a kind that is checked without.
         ValueError: an item is not a component, or an expected failure names none of its checks.
     """
     import pytest
@@ -579,6 +651,8 @@ def parametrize_with_checks(
         cls = _class_of(make)
         seen.add(cls)
         checks = checks_for(cls)
+        if pool is not None:
+            _require_pool_taken(kind_of(cls) or "")
         reasons = excuses.get(cls, {})
         if unknown := set(reasons) - {check.__name__ for check in checks}:
             raise ValueError(f"{cls.__name__} has no check {', '.join(sorted(unknown))}")
@@ -586,22 +660,26 @@ def parametrize_with_checks(
             reason = reasons.get(check.__name__)
             marks = [] if reason is None else [pytest.mark.xfail(reason=reason, strict=True)]
             name = f"{_label(make)}-{check.__name__}"
-            parameters.append(pytest.param(make, _skipping(check), marks=marks, id=name))
+            parameters.append(pytest.param(make, _in_pytest(check, pool), marks=marks, id=name))
     if forgotten := [cls.__name__ for cls in excuses if cls not in seen]:
         raise ValueError(f"expected_failures names {', '.join(forgotten)}, which is not checked")
     return pytest.mark.parametrize(("make", "check"), parameters)
 
 
-def _skipping(check: Check) -> Check:
-    """Return a check that skips its test where it does not apply."""
+def _in_pytest(check: Check, pool: ImagePool | None) -> Check:
+    """Return a check that skips its test where it does not apply, and explains why it fails."""
     import pytest
 
     @functools.wraps(check)
     def run(make: Make) -> None:
         __tracebackhide__ = True  # pytest shows the check, not this
-        try:
-            check(make)
-        except NotApplicable as reason:
-            pytest.skip(str(reason))
+        with example(pool):
+            try:
+                check(make)
+            except NotApplicable as reason:
+                pytest.skip(str(reason))
+            except Exception as error:
+                error.add_note(str(_run(check, make, _home_of(_class_of(make)))))
+                raise
 
     return run

@@ -11,6 +11,7 @@ import numpy as np
 from fsframework.errors import FsfError
 from fsframework.interfaces.detector import AttributeDetector, Captioner, ImageTextModel
 from fsframework.interfaces.selector import WordSelector
+from fsframework.testing._example import given_pool, note_call, size
 from fsframework.testing._suite import (
     ConformanceError,
     Make,
@@ -27,16 +28,30 @@ from fsframework.testing._words import (
     require_words,
 )
 from fsframework.testing.toys import toy_images, toy_records
-from fsframework.values import ImageRecord
+from fsframework.values import ImagePool, ImageRecord
 
-suite = Suite(AttributeDetector)
+suite = Suite(AttributeDetector, takes_pool=True)
 
 
 _MANY = 40
 
 
 def _toys(detector: AttributeDetector, count: int = 4) -> Sequence[Any]:
-    return toy_records(count) if detector.consumes == "records" else toy_images(count)
+    """Return images or records, of the author's pool if there is one; it may have fewer."""
+    count, pool = size("images", count), given_pool()
+    note_call(f"detect({'records' if detector.consumes == 'records' else 'images'}[:{count}])")
+    if detector.consumes != "records":
+        return toy_images(count)
+    return toy_records(count) if pool is None else _records(pool)[:count]
+
+
+def _records(pool: ImagePool) -> list[ImageRecord]:
+    """Return what is known of each image of a pool."""
+    columns = {name: [*column] for name, column in pool.metadata.items()}
+    return [
+        ImageRecord(key, {name: column[place] for name, column in columns.items()})
+        for place, key in enumerate(pool.keys)
+    ]
 
 
 @suite.check()
@@ -79,7 +94,7 @@ def check_records_spelling(make: Make) -> None:
     detector = make()
     if detector.consumes != "records":
         raise NotApplicable("it does not read records")
-    records = toy_records()
+    records = [record for record in _toys(detector) if "words" in record.metadata]
     expected = detector.detect(records)
     for what, respelt in (
         ("another order of words", lambda text: ";".join(text.split(";")[::-1])),
@@ -105,15 +120,15 @@ def check_no_images(make: Make) -> None:
 def check_images_independent(make: Make) -> None:
     """The words of an image do not depend on the other images."""
     detector = make()
-    together = detector.detect(_toys(detector, _MANY))
-    for part in (*(slice(i, i + 1) for i in (0, 1, 2, _MANY - 1)), slice(14, 6, -1)):
-        for index, words in zip(
-            range(_MANY)[part], make().detect(_toys(detector, _MANY)[part]), strict=True
-        ):
+    images = _toys(detector, _MANY)
+    together, count = detector.detect(images), len(images)
+    for part in (*(slice(i, i + 1) for i in (0, 1, 2, count - 1)), slice(14, 6, -1)):
+        places = range(count)[part]
+        for index, words in zip(places, make().detect(_toys(detector, _MANY)[part]), strict=True):
             require(
                 words == together[index],
                 f"image {index} has the words {sorted(words)} apart from the others, "
-                f"{sorted(together[index])} among {_MANY}",
+                f"{sorted(together[index])} among {count}",
             )
 
 

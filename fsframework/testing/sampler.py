@@ -1,17 +1,19 @@
-"""Checks of task samplers on ``toy_pool``.
+"""Checks of task samplers on ``toy_pool``, or on images of the author's own.
 
-The pool grows with the sampler's options, so that tasks remain possible: at least 12 classes and
-twice ``n_way``, each with five times the images that a task takes from it.
+The toy pool grows with the sampler's options, so that tasks remain possible: at least 12 classes
+and twice ``n_way``, each with five times the images that a task takes from it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import re
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from fsframework._calls import seeded
 from fsframework.components.kinds import kind_of
 from fsframework.errors import DataError, FsfError, InfeasibleTask, OptionError
 from fsframework.interfaces.sampler import Control, TaskSampler
+from fsframework.testing._example import given_pool, note_call, shown, size
 from fsframework.testing._random import global_states, scramble
 from fsframework.testing._suite import (
     ConformanceError,
@@ -35,7 +38,7 @@ from fsframework.testing._suite import (
 from fsframework.testing.toys import toy_pool
 from fsframework.values import ImagePool, TaskSet, digest_of
 
-suite = Suite(TaskSampler)
+suite = Suite(TaskSampler, takes_pool=True)
 
 # A sampler that uses up its pool yields at least five tasks from it.
 _TASKS = 4
@@ -55,8 +58,52 @@ def _pool_size(sampler: TaskSampler) -> tuple[int, int, int]:
     return max(12, 2 * sampler.n_way), images, max(20, 4 * sampler.n_way)
 
 
-def _draw(sampler: TaskSampler, n_tasks: int | None = _TASKS, seed: int = 0) -> TaskSet:
-    return sampler.draw(toy_pool(*_pool_size(sampler)), n_tasks, seed)
+def _made(make: Make) -> TaskSampler:
+    """Return a sampler of its own shape, or of a small example's."""
+    sampler: TaskSampler = make()
+    shape = {
+        "n_way": size("ways", sampler.n_way, least=2),
+        "n_shot": size("shots", sampler.n_shot),
+        "n_query": size("queries", sampler.n_query),
+    }
+    changed = {name: value for name, value in shape.items() if value != getattr(sampler, name)}
+    cls = type(sampler)
+    if not changed or not changed.keys() <= options_of(cls).keys():
+        return sampler
+    given = {name: getattr(sampler, cls.stored_as.get(name, name)) for name in options_of(cls)}
+    smaller: TaskSampler = cls(**{**given, **changed})
+    return smaller
+
+
+def _pool(sampler: TaskSampler) -> ImagePool:
+    """Return the author's images, or toy images that are enough for a sampler."""
+    given = given_pool()
+    return toy_pool(*_pool_size(sampler)) if given is None else given
+
+
+def _shown(pool: ImagePool, sampler: TaskSampler) -> str:
+    return "pool" if pool is given_pool() else f"toy_pool{_pool_size(sampler)}"
+
+
+def _part(pool: ImagePool, classes: int, images: int | None = None) -> ImagePool:
+    """Return the first classes of a pool, and the first images of each."""
+    members = [pool.members(label)[:images] for label in range(classes)]
+    chosen = np.sort(np.concatenate(members)) if members else np.array([], dtype=np.int64)
+    part = ImagePool(
+        [pool.keys[index] for index in chosen],
+        pool.labels[chosen],
+        pool.class_names[:classes],
+        {name: [column[index] for index in chosen] for name, column in pool.metadata.items()},
+    )
+    return part if pool.attributes is None else part.with_attributes(pool.attributes)
+
+
+def _draw(sampler: TaskSampler, n_tasks: int | None = None, seed: int = 0) -> TaskSet:
+    """Draw a few tasks, or a given number of them."""
+    number = size("tasks", _TASKS) if n_tasks is None else n_tasks
+    pool = _pool(sampler)
+    note_call(f"draw({_shown(pool, sampler)}, {number}, {seed})")
+    return sampler.draw(pool, number, seed)
 
 
 def _draw_digest(tasks: TaskSet) -> str:
@@ -65,22 +112,34 @@ def _draw_digest(tasks: TaskSet) -> str:
 
 
 def _require_equal(found: TaskSet, expected: TaskSet, message: str) -> None:
-    require(_draw_digest(found) == _draw_digest(expected), message)
+    if _draw_digest(found) == _draw_digest(expected):
+        return
+    for name in ("classes", "support", "query", "attribute", "relaxed"):
+        theirs, own = getattr(expected, name), getattr(found, name)
+        for task, (one, other) in enumerate(zip(own, theirs, strict=False)):
+            same = np.array_equal(one, other)
+            require(same, f"{message}: {name} of task {task}: {shown(one)}, not {shown(other)}")
+    raise ConformanceError(message)
 
 
 @suite.check()
 def check_request_honoured(make: Make) -> None:
     """``draw`` returns the requested numbers of tasks, ways, shots and queries."""
-    sampler = make()
+    sampler = _made(make)
     try:
         tasks = _draw(sampler)
     except DataError:
         return  # broken tasks: check_images_distinct reports them
     except InfeasibleTask as error:
-        raise ConformanceError(f"toy_pool{_pool_size(sampler)} can yield tasks: {error}") from None
+        pool = _pool(sampler)
+        raise ConformanceError(
+            f"it draws no task from {pool!r} with the metadata columns "
+            f"{', '.join(pool.metadata) or 'none'}: {error}; if it needs other images, words or "
+            "columns, give them with --pool"
+        ) from None
     require(isinstance(tasks, TaskSet), f"it must be a TaskSet, not {type(tasks).__name__}")
     found = {"n_tasks": len(tasks)}
-    asked = {"n_tasks": _TASKS}
+    asked = {"n_tasks": size("tasks", _TASKS)}
     for name in ("n_way", "n_shot", "n_query"):
         found[name], asked[name] = getattr(tasks, name), getattr(sampler, name)
     wrong = {name: found[name] for name in asked if found[name] != asked[name]}
@@ -91,7 +150,7 @@ def check_request_honoured(make: Make) -> None:
 def check_images_distinct(make: Make) -> None:
     """No image or class appears twice in a task."""
     try:
-        _draw(make())
+        _draw(_made(make))
     except DataError as error:
         raise ConformanceError(str(error)) from None
 
@@ -99,26 +158,26 @@ def check_images_distinct(make: Make) -> None:
 @suite.check(after=[check_images_distinct])
 def check_classes_pure(make: Make) -> None:
     """Every image is of its way's class, and the tasks belong to the pool."""
-    sampler = make()
+    sampler = _made(make)
     try:
-        _draw(sampler).verify(toy_pool(*_pool_size(sampler)))
+        _draw(sampler).verify(_pool(sampler))
     except DataError as error:
         raise ConformanceError(str(error)) from None
 
 
 @suite.answers(after=[check_images_distinct])
 def _answers(make: Make) -> dict[str, str]:
-    return {"its tasks": _draw_digest(_draw(make()))}
+    return {"its tasks": _draw_digest(_draw(_made(make)))}
 
 
 @suite.check(after=[check_images_distinct])
 def check_seed_matters(make: Make) -> None:
     """Another seed gives different tasks."""
-    drawn = {seed: _draw(make(), seed=seed).digest for seed in (0, 1, 256, 2**16, 2**31)}
+    drawn = {seed: _draw(make(), _TASKS, seed).digest for seed in (0, 1, 256, 2**16, 2**31)}
     for seed, digest in drawn.items():
         same = seed and digest == drawn[0]
         require(not same, f"seeds 0 and {seed} give the same tasks")
-    if make().independent:
+    if make().independent and given_pool() is None:  # few images may give equal tasks by chance
         first, second = ({one.tobytes() for one in _draw(make(), 100, s).images} for s in (0, 1))
         require(not first & second, "seeds 0 and 1 have tasks in common")
         require(len(first) == 100, f"only {len(first)} of 100 tasks are different")
@@ -136,7 +195,10 @@ def check_images_spread(make: Make) -> None:
     sampler = make()
     if not sampler.independent:
         raise NotApplicable("its tasks are not drawn independently")
+    if given_pool() is not None:
+        raise NotApplicable("what it draws from a given pool may depend on words and columns")
     pool = toy_pool(*_pool_size(sampler))
+    note_call(f"draw(toy_pool{_pool_size(sampler)}, {_MANY}, 0)")
     tasks = sampler.draw(pool, _MANY, 0)
     counts = np.bincount(tasks.classes.ravel(), minlength=len(pool.class_names))
     require(counts.all(), f"{pool.class_names[counts.argmin()]!r} is in none of {_MANY} tasks")
@@ -163,11 +225,18 @@ def check_images_spread(make: Make) -> None:
 @suite.check(after=[check_images_distinct])
 def check_no_memory(make: Make) -> None:
     """A draw does not depend on earlier draws of the same sampler, from another pool either."""
-    used = make()
-    classes, images, words = _pool_size(used)
-    used.draw(toy_pool(classes + 1, images + 5, words), _TASKS, 0)
+    used = _made(make)
+    pool = _pool(used)
+    if given_pool() is None:
+        classes, images, words = _pool_size(used)
+        used.draw(toy_pool(classes + 1, images + 5, words), _TASKS, 0)
+    else:
+        with suppress(InfeasibleTask):
+            used.draw(_part(pool, len(pool.class_names) - 1), _TASKS, 0)
     _draw(used, seed=0)
-    _require_equal(_draw(used, seed=1), _draw(make(), seed=1), "a draw depends on earlier draws")
+    _require_equal(
+        _draw(used, seed=1), _draw(_made(make), seed=1), "a draw depends on earlier draws"
+    )
 
 
 @suite.check(after=[check_images_distinct])
@@ -175,12 +244,13 @@ def check_prefix(make: Make) -> None:
     """If the sampler is ``independent``, a shorter draw is a prefix of a longer one."""
     if not make().independent:
         raise NotApplicable("its tasks are not drawn independently")
-    many = _draw(make(), _MANY)
-    for short in (_TASKS, _MANY - 1):
+    number = size("tasks", _MANY, least=2)
+    many = _draw(_made(make), number)
+    for short in (min(_TASKS, number - 1), number - 1):
         _require_equal(
-            _draw(make(), short),
+            _draw(_made(make), short),
             many[:short],
-            f"a draw of {short} tasks is not a prefix of a draw of {_MANY}",
+            f"a draw of {short} tasks differs from the first of {number}",
         )
 
 
@@ -188,7 +258,9 @@ def check_prefix(make: Make) -> None:
 def check_no_number(make: Make) -> None:
     """``n_tasks=None`` gives all tasks, or an ``OptionError`` if their number is unlimited."""
     try:
-        tasks = _within_patience(lambda: _draw(make(), None))
+        pool = _pool(make())
+        note_call(f"draw({_shown(pool, make())}, None, 0)")
+        tasks = _within_patience(functools.partial(make().draw, pool, None, 0))
     except OptionError:
         return
     require(len(tasks) > 0, "n_tasks=None gives no task, but the pool has some")
@@ -197,24 +269,26 @@ def check_no_number(make: Make) -> None:
 @suite.check(after=[check_request_honoured])
 def check_impossible(make: Make) -> None:
     """An impossible request soon raises ``InfeasibleTask`` with a reason."""
-    sampler = make()
-    classes, images, words = _pool_size(sampler)
+    sampler = _made(make)
+    whole = _pool(sampler)
+    classes, images = len(whole.class_names), sampler.n_shot + sampler.n_query - 1
     for what, pool in (
-        ("too few classes", toy_pool(sampler.n_way - 1, images, words)),
-        ("too few images", toy_pool(classes, sampler.n_shot + sampler.n_query - 1, words)),
+        (f"{sampler.n_way - 1} classes, too few", _part(whole, sampler.n_way - 1)),
+        (f"{images} images in each class, too few", _part(whole, classes, images)),
     ):
+        note_call(f"draw(pool, {_TASKS}, 0), with {what}")
         try:
-            _within_patience(functools.partial(make().draw, pool, _TASKS, 0))
+            _within_patience(functools.partial(_made(make).draw, pool, _TASKS, 0))
         except InfeasibleTask as error:
-            require(str(error), f"with {what} its InfeasibleTask must state why")
+            require(str(error), f"with {what}, its InfeasibleTask must state why")
         except ConformanceError:
             raise
         except Exception as error:
             raise ConformanceError(
-                f"with {what} it must raise InfeasibleTask, not {type(error).__name__}: {error}"
+                f"with {what}, it must raise InfeasibleTask, not {type(error).__name__}: {error}"
             ) from None
         else:
-            raise ConformanceError(f"with {what} it must raise InfeasibleTask, not return tasks")
+            raise ConformanceError(f"with {what}, it must raise InfeasibleTask, not return tasks")
 
 
 def _within_patience(action: Callable[[], Any]) -> Any:
@@ -242,8 +316,9 @@ def check_control(make: Make) -> None:
 
     A sampler without one returns ``None``.
     """
-    sampler = make()
+    sampler = _made(make)
     control = sampler.control()
+    note_call("control()")
     if control is None:
         raise NotApplicable("it has no control")
     require(isinstance(control, Control), f"it must be a Control, not {type(control).__name__}")
@@ -264,7 +339,7 @@ def check_control(make: Make) -> None:
         theirs_is = {name: getattr(one.control().sampler, name) for name in _SHAPE}
         require(shape == theirs_is, f"the control's tasks have {theirs_is}, its own {shape}")
     try:
-        number = _MANY if sampler.independent else _TASKS
+        number = size("tasks", _MANY if sampler.independent else _TASKS)
         theirs, own = _draw(control.sampler, number), _draw(sampler, number)
     except FsfError as error:
         raise ConformanceError(f"both arms must be drawn from the same pool: {error}") from None
@@ -281,10 +356,12 @@ def check_needs_declared(make: Make) -> None:
 
     One that does reports what is missing with an error for the user.
     """
-    sampler = make()
-    bare = toy_pool(*_pool_size(sampler)[:2], 0)
+    sampler = _made(make)
+    bare = dataclasses.replace(_pool(sampler), attributes=None)
+    number = size("tasks", _TASKS)
+    note_call(f"draw({_shown(_pool(sampler), sampler)}, {number}, 0), without attributes")
     try:
-        tasks = sampler.draw(bare, _TASKS, 0)
+        tasks = sampler.draw(bare, number, 0)
     except FsfError as error:
         require(
             sampler.needs_attributes, f"needs_attributes is False, but without attributes: {error}"
@@ -298,16 +375,16 @@ def check_needs_declared(make: Make) -> None:
             not sampler.needs_attributes,
             "needs_attributes is True, but it draws tasks without attributes",
         )
-        same = tasks.digest == _draw(make()).digest
+        same = tasks.digest == _draw(_made(make)).digest
         require(same, "needs_attributes is False, but it draws different tasks without attributes")
 
 
 @suite.check(after=[check_images_distinct])
 def check_record(make: Make) -> None:
     """The task set records its sampler, options, seed and pool, and can be saved and loaded."""
-    sampler = make()
+    sampler = _made(make)
     tasks = _draw(sampler, seed=7)
-    pool = toy_pool(*_pool_size(sampler))
+    pool = _pool(sampler)
     require(tasks.sampler, "the task set must name its sampler")
     require(tasks.seed == 7, f"the task set must have the seed 7, not {tasks.seed}")
     require(
@@ -326,9 +403,10 @@ def check_record(make: Make) -> None:
 @suite.check(after=[check_images_distinct])
 def check_attributes(make: Make) -> None:
     """A word that is tied to a way is one of its images' words, unless the way is relaxed."""
-    sampler = make()
-    tasks, table = _draw(sampler), toy_pool(*_pool_size(sampler)).attributes
-    assert table is not None
+    sampler = _made(make)
+    tasks, table = _draw(sampler), _pool(sampler).attributes
+    if table is None:
+        raise NotApplicable("the pool that was given has no words")
     for task, way in np.argwhere((tasks.attribute >= 0) & ~tasks.relaxed):
         images = np.concatenate([tasks.support[task, way], tasks.query[task, way]])
         place = table.words.index(tasks.words[tasks.attribute[task, way]])
@@ -341,7 +419,7 @@ def check_attributes(make: Make) -> None:
 @suite.check(after=[check_record, check_options_stored])
 def check_options_recorded(make: Make) -> None:
     """The task set's options are all of the sampler's, with their values."""
-    sampler = make()
+    sampler = _made(make)
     recorded = dict(_draw(sampler).options)
     cls = type(sampler)
     for name in {**dict.fromkeys(("n_way", "n_shot", "n_query")), **options_of(cls)}:
@@ -363,9 +441,10 @@ def _plain(value: Any) -> str:
 @suite.check(after=[check_images_distinct])
 def check_pool_unchanged(make: Make) -> None:
     """The pool is not changed."""
-    sampler = make()
-    pool = toy_pool(*_pool_size(sampler))
+    sampler = _made(make)
+    pool = _pool(sampler)
     before = _content(pool)
+    note_call(f"draw({_shown(pool, sampler)}, {_TASKS}, 0)")
     sampler.draw(pool, _TASKS, 0)
     after = _content(pool)
     changed = [name for name in before if before[name] != after[name]]
@@ -392,7 +471,7 @@ def _content(pool: ImagePool) -> dict[str, str]:
 @suite.check(after=[check_images_distinct])
 def check_global_randomness(make: Make) -> None:
     """The global generators of ``random`` and NumPy are neither advanced nor seeded."""
-    sampler = make()
+    sampler = _made(make)
     with seeded(0):
         # From states that no seed gives; else a sampler that seeds would go unnoticed the second
         # time.

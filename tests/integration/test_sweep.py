@@ -409,3 +409,28 @@ def test_one_run_is_not_given_two_values_of_a_statistic(tmp_path: Path) -> None:
     asked = [[{"name": Nth, "n": n}] for n in (0, 4)]
     with pytest.raises(OptionError, match="'nth'"):
         fsf_api.sweep(method="ncc", statistics=asked, runs_dir=tmp_path, **FEW)
+
+
+def test_a_grid_may_name_groups_of_options_and_start_from_the_record_of_a_run(
+    fsf: Fsf, tmp_path: Path
+) -> None:
+    (tmp_path / "base.toml").write_text(
+        'sampler = "random"\ntasks = 9\nway = 2\nqueries = 2\n[training]\nepochs = 0\n'
+        '[dataset]\nname = "planted"\nn_per_class = 8\nsize = 16\n'
+    )
+    (tmp_path / "grid.toml").write_text(
+        'include = ["base.toml"]\n[method.steep]\nlike = "r2d2"\ninitial_alpha = 20.0\n'
+        '[grid]\nmethod = ["r2d2", "steep"]\n"image-size" = [16]\n'
+        '[[exclude]]\nmethod = "r2d2"\n'
+    )
+    done = fsf("sweep", "--config", "grid.toml", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [row["tags"]["method"] for row in told["rows"]] == ["steep"]
+    [folder] = [Path(one["folder"]) for one in told["experiments"]]
+    again = fsf("run", "--config", str(folder / "run.json"), "--name", "named", "--json")
+    assert again.returncode == 0, again.stderr
+    named = Path(json.loads(again.stdout)["folder"]) / "run.json"
+    listed = fsf("sweep", "--config", str(named), "--shot", "5,1", "--dry-run", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert len(json.loads(listed.stdout)["experiments"]) == 2

@@ -16,6 +16,7 @@ from fsframework.interfaces.component import Configurable
 
 if TYPE_CHECKING:
     from fsframework.testing import CheckResult, Make
+    from fsframework.values import ImagePool
 
 __all__ = ["check_plugins", "describe_plugin", "installed_plugins"]
 
@@ -137,6 +138,7 @@ def check_plugins(
     distribution: str | None = None,
     options: Mapping[str, Any] | None = None,
     files: Sequence[str | Path] = (),
+    pool: str | None = None,
 ) -> Iterator[tuple[Plugin, list[CheckResult]]]:
     """Check that plugins keep the contracts of their kinds.
 
@@ -148,6 +150,8 @@ def check_plugins(
         distribution: only plugins of this distribution.
         options: of the named plugin; those of a component within it have dotted names.
         files: Python files whose plugin classes are known too.
+        pool: images to check a sampler or detector on: a data set, such as ``folder:./toy``, or a
+            CSV file with the columns ``path``, ``label`` and others; no image is opened.
 
     Yields:
         A plugin with a result per check.
@@ -155,7 +159,9 @@ def check_plugins(
     Raises:
         PluginError: the name or distribution is unknown, or the name ambiguous although options are
             given, or the named plugin is broken.
-        OptionError: an option is wrong, or given for a command.
+        OptionError: an option is wrong, or given for a command; or a pool is given for a kind that
+            is checked without.
+        DataError: the pool cannot be read.
     """
     from fsframework.testing import check_component, if_possible
 
@@ -170,8 +176,31 @@ def check_plugins(
         found = (_find if options else _find_all)(registry, name.partition(":")[0], kind)
         # All are made before the first is checked, so that a wrong option is told at once.
         makes = [(p, _make(registry, p, name, options or {})) for p in found]
+    if pool is None:
+        images, opened = None, ""
+    else:
+        images, opened = _pool_of(pool)
     for plugin, make in makes:
-        yield plugin, check_component(make, plugin.kind)
+        results = check_component(make, plugin.kind, pool=images)
+        yield plugin, [_with_pool(result, opened) for result in results]
+
+
+def _pool_of(source: str) -> tuple[ImagePool, str]:
+    """Return the images of a data set or of a table, and lines of Python that return them."""
+    from fsframework.api.data import pool
+
+    table = source.endswith(".csv") and ":" not in source
+    data = f"csv:{source}" if table else source
+    lines = f'import fsframework as fsf\n\npool = fsf.pool({json.dumps(data)}, split="all")\n'
+    return pool(data, split="all"), lines
+
+
+def _with_pool(result: CheckResult, opened: str) -> CheckResult:
+    if not result.code or not opened:
+        return result
+    imports, _, call = result.code.partition("\n\n")
+    first, _, pool = opened.partition("\n\n")
+    return dataclasses.replace(result, code=f"{first}\n{imports}\n\n{pool}{call}")
 
 
 def _make(registry: Registry, plugin: Plugin, name: str, options: Mapping[str, Any]) -> Make:
@@ -186,7 +215,7 @@ def _make(registry: Registry, plugin: Plugin, name: str, options: Mapping[str, A
         return installed_command(plugin.name)
     kind = plugin.kind
     own = {f"{kind}.{key.removeprefix(f'{kind}.')}": value for key, value in options.items()}
-    return component(registry, kind, given_tree({kind: name, **own}, "call")[kind]).create
+    return component(registry, kind, given_tree({f"{kind}.name": name, **own}, "call")[kind]).create
 
 
 def _find(registry: Registry, name: str, kind: str | None) -> list[Plugin]:

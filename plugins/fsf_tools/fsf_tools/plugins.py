@@ -30,6 +30,7 @@ def plugins() -> None:
       fsf plugins show renet
       fsf plugins check protonet
       fsf plugins check mine --plugin ./mine.py
+      fsf plugins check mine --plugin ./mine.py --pool toy.csv
       fsf plugins check --distribution my-plugins
     """
 
@@ -87,12 +88,20 @@ def show_plugin(name: str, kind: str | None, plugin_files: tuple[Path, ...], as_
 @_kind
 @click.option("--all", "every", is_flag=True, help="Check all plugins that need no option.")
 @click.option("--distribution", metavar="NAME", help="Check those of one distribution.")
+@click.option(
+    "--pool",
+    metavar="DATASET|FILE.csv",
+    help="Check a sampler or detector on these images, not on toys; a table has the columns path, "
+    "label and others, such as words, and its images are not opened.",
+)
 @shared("option", "plugin", "json")
 def check_plugin(name: str | None, every: bool, as_json: bool, **given: Any) -> None:
     """Check that a plugin keeps the contract of its kind; exit code 1 if it does not.
 
     If plugins of several kinds have the name, such as the method and the view
     simclr, all of them are checked. Of many plugins, only what fails is shown.
+    What fails is shown last, with the rule, the smallest example that breaks it,
+    and code that repeats the failure.
     """
     from fsf_tools.installed import check_plugins
     from fsframework.cli import render
@@ -100,13 +109,16 @@ def check_plugin(name: str | None, every: bool, as_json: bool, **given: Any) -> 
 
     options, files = key_values(given.pop("options")), given.pop("plugin_files")
     several = every or given["distribution"] is not None
-    if several == (name is not None) or (several and options):
-        raise click.UsageError("give a NAME, with any options, or --all or --distribution")
+    if several == (name is not None) or (several and (options or given["pool"])):
+        raise click.UsageError(
+            "give a NAME, with any options and a pool, or --all or --distribution"
+        )
     rows = []
     for plugin, results in check_plugins(name, **given, options=options, files=files):
         rows += [{"kind": plugin.kind, "plugin": plugin.name, **vars(one)} for one in results]
         if not as_json:
-            shown = [str(one) for one in results if not (several and one.passed)]
+            chosen = [one for one in results if not (several and one.passed)]
+            shown = map(str, sorted(chosen, key=lambda one: not one.passed))
             click.echo("\n".join([*shown, f"{plugin.kind} {plugin.name}: {counted(results)}"]))
     if as_json:
         render.print_json(rows)

@@ -297,6 +297,8 @@ def plan_sweep(
     check_keys({name: axis for name, axis in grid.items() if "." not in name})
     overrides = read_overrides(file.pop("overrides", []))
     excluded = read_overrides(file.pop("exclude", []), "exclude")
+    if "name" in file and file["name"].origin.endswith(".json"):
+        del file["name"]  # that of the run whose record it is
     if "name" in own or "name" in file:
         raise OptionError(
             f"{argument('name')}: the runs of a sweep are named after their components; give a "

@@ -97,6 +97,13 @@ def test_a_package_passes_its_checks_and_its_own_tests(
     assert "passed" in said
 
 
+@pytest.mark.usefixtures("site")
+def test_a_command_is_in_help_and_runs(fsf: Fsf, tmp_path: Path) -> None:
+    assert "Show how long each stage of a run took." in fsf("--help").stdout
+    (tmp_path / "run.json").write_text('{"timings": {"training": 3.25}}')
+    assert fsf("my-command", ".").stdout == "training         3.2 s\n"
+
+
 @pytest.mark.slow
 def test_mypy_strict_finds_nothing_in_any_package(made: Path) -> None:
     ran(made / "short", sys.executable, "-m", "mypy", "--strict", ".")
