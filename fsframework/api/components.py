@@ -9,7 +9,7 @@ from fsframework.components.kinds import kind_of
 from fsframework.components.objects import component_of as component
 from fsframework.components.options import Given, plain_tree
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component, canonical, plain
+from fsframework.components.resolution import Component, canonical, plain, resolve_component
 
 __all__ = [
     "ADDED_VERSION",
@@ -27,4 +27,5 @@ __all__ = [
     "plain",
     "plain_tree",
     "read_added",
+    "resolve_component",
 ]

@@ -245,6 +245,8 @@ LISTS = (
 )
 """Arguments whose value is a list."""
 
+_FLAGS = {option.flag: option for option in ARGUMENTS.values() if option.section}
+
 GROUPED = tuple(n for n, option in ARGUMENTS.items() if option.names == n and option.of_run)
 """Components whose options a configuration file may give as named groups."""
 
@@ -266,8 +268,8 @@ def given_tree(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
     """Return options that one source gives as a tree of ``Given``.
 
     Args:
-        values: by name of an argument or by dotted key; those that are ``None`` are not given.
-            Leaves that are ``Given`` keep their origins.
+        values: by name of an argument, its flag or by dotted key; those that are ``None`` are not
+            given. Leaves that are ``Given`` keep their origins.
         origin: of every other value.
 
     Raises:
@@ -282,7 +284,7 @@ def given_tree(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
     for name, value in sorted(values.items(), key=lambda pair: _key_of(pair[0]).count(".")):
         if value is None:
             continue
-        option = ARGUMENTS.get(name)
+        option = ARGUMENTS.get(name) or _FLAGS.get(name)
         raw = value.value if isinstance(value, Given) else value
         if option is not None and option.word and str(raw).lower() in (option.word, "none"):
             value = Given(None, getattr(value, "origin", origin))
@@ -293,8 +295,9 @@ def given_tree(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def _key_of(name: str) -> str:
-    """Return the dotted key that an argument sets; of every other option its own name."""
-    return ARGUMENTS[name].key if name in ARGUMENTS else name
+    """Return the dotted key that an argument or a flag sets; of every other option its name."""
+    option = ARGUMENTS.get(name) or _FLAGS.get(name)
+    return name if option is None else option.key
 
 
 def _nested(key: str, node: Any) -> dict[str, Any]:

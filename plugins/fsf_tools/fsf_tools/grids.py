@@ -58,7 +58,7 @@ def axes_of_table(table: Any) -> dict[str, list[Any]]:
     """
     if not isinstance(table, Mapping):
         raise OptionError("grid must be a table of lists: [grid], then method = [...]")
-    found = {key: plain_tree(node) for key, node in _leaves_of(table, "")}
+    found = {key.replace("-", "_"): plain_tree(node) for key, node in _leaves_of(table, "")}
     return {k: list(v) if isinstance(v, (list, tuple)) else [v] for k, v in found.items()}
 
 
