@@ -9,7 +9,7 @@ from fsframework.components.kinds import kind_of
 from fsframework.components.objects import component_of as component
 from fsframework.components.options import Given
 from fsframework.components.registry import Registry
-from fsframework.components.resolution import Component, canonical, plain
+from fsframework.components.resolution import Component, canonical, plain, resolve_component
 
 __all__ = [
     "ADDED_VERSION",
@@ -26,4 +26,5 @@ __all__ = [
     "parameters",
     "plain",
     "read_added",
+    "resolve_component",
 ]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from fsframework._calls import seeded
-from fsframework.components.kinds import kind_of
+from fsframework.components.kinds import interface_of, kind_of
 from fsframework.components.package_files import top_level
 from fsframework.components.registry import Registry, kebab
 from fsframework.errors import FsfError, OptionError, PluginError
@@ -491,13 +491,8 @@ def _home_of(kind: str | type) -> str:
     name = kind_of(kind) if isinstance(kind, type) else kind if kind in kinds else None
     if name is None:
         raise ValueError(f"there are no checks for {kind!r}; the kinds are {', '.join(kinds)}")
-    home = kinds[name].target if isinstance(kind, str) else _interface_of(kind).__module__
+    home = kinds[name].target if isinstance(kind, str) else interface_of(kind).__module__
     return f"{top_level(home)}.testing.{name}"
-
-
-def _interface_of(cls: type) -> type:
-    """Return the innermost base that has a kind; its subclasses are plugins."""
-    return next(base for base in reversed(cls.__mro__) if kind_of(base))
 
 
 def check_component(

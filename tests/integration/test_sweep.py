@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -382,6 +385,24 @@ class Nth(Statistic):
 
     def per_task(self, outcomes: Outcomes) -> FloatArray:
         return np.sort(outcomes.class_accuracy, axis=1)[:, self.n]
+
+
+def test_results_travel_to_processes_without_what_was_swept(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import torch\nfrom fsframework.interfaces import FewShotMethod\n"
+        "class Mine(FewShotMethod):\n    weightless = True\n"
+        "    def scores(self, support, query):\n"
+        "        return -torch.cdist(query, support.mean(dim=2))\n"
+    )
+    asked = {"method": ["mine", "ncc"], "backbone": torch.nn.AdaptiveAvgPool2d(4)}
+    found = fsf_api.sweep(**PLAIN, **asked, plugins=[file], progress=False)
+    assert not found.failures
+    compared = fsf_api.compare(found.runs, "acc-random")
+    values = [found, found.runs, found.runs[0].estimates, found.runs[0].outcomes, compared]
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        again = pool.submit(pickle.loads, pickle.dumps(values)).result()
+    assert repr(again) == repr(values)
 
 
 def test_one_run_is_not_given_two_values_of_a_statistic(tmp_path: Path) -> None:

@@ -48,15 +48,18 @@ class SearchSpace:
         named = ({**ends[0], key: name} for key in self.named for name in self.named[key])
         return map(self.options, chain(ends, named))
 
-    def typed(self, options: Mapping[str, Any]) -> SearchSpace:
+    def typed(self, options: Mapping[str, Any], *, learns: bool) -> SearchSpace:
         """Return the space with ranges of whole numbers where options demand them.
 
         Args:
             options: of the experiment with all smallest values.
+            learns: whether any experiment trains a model.
 
         Raises:
-            OptionError: an option with a range is no number, or has no effect.
+            OptionError: an option with a range is no number, or one has no effect.
         """
+        if not learns and (idle := [key for key in self.space if key.startswith("training.")]):
+            raise _wrong(idle[0], "has no effect, because nothing is trained")
         found: dict[str, Range | tuple[str, ...]] = {}
         for key, one in self.space.items():
             if isinstance(one, Range):

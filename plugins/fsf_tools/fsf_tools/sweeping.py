@@ -39,7 +39,17 @@ from fsframework.statistics.results import cautions_of
 from fsframework.values import footnotes, html_table, text_table
 
 if TYPE_CHECKING:
-    from fsframework.api.arguments import Grid
+    from fsf_tools.searcher import Searcher
+    from fsframework.api.arguments import Component, Grid
+
+    class Searched(Grid, total=False):
+        """Options of a grid, and of a search."""
+
+        search: Component[Searcher]
+        space: Mapping[str, Any]
+        trials: int
+        objective: str
+
 
 __all__ = ["Finished", "SweepRow", "plan_sweep", "sweep"]
 
@@ -184,7 +194,7 @@ def sweep(
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    **arguments: Unpack[Grid],
+    **arguments: Unpack[Searched],
 ) -> Finished:
     """Run every combination of several values of options, and return the results.
 
