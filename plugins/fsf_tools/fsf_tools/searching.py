@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fsf_tools.experiment_keys import key_of_experiment
+from fsf_tools.grids import plain_tree
 from fsf_tools.queue import Ended, Item, SweepFolder, run_items
 from fsf_tools.searcher import Search, Searcher, Trial
 from fsf_tools.spaces import SearchSpace, read_space
@@ -26,7 +27,7 @@ from fsf_tools.sweeps import (
     sweep_of,
 )
 from fsf_tools.workers import portable
-from fsframework.api.components import Component, canonical, plain_tree, resolve_component
+from fsframework.api.components import Component, canonical, resolve_component
 from fsframework.api.experiments import Experiment, given_tree, merged, resolved
 from fsframework.api.running import Run, run_resolved
 from fsframework.api.session import Advance, Reporter, Session, Workspace
