@@ -124,7 +124,7 @@ def _require_equal(found: TaskSet, expected: TaskSet, message: str) -> None:
 
 @suite.check()
 def check_request_honoured(make: Make) -> None:
-    """``draw`` returns the requested numbers of tasks, ways, shots and queries."""
+    """``draw`` returns as many tasks, ways, shots and queries as asked, and the same again."""
     sampler = _made(make)
     try:
         tasks = _draw(sampler)
@@ -144,6 +144,9 @@ def check_request_honoured(make: Make) -> None:
         found[name], asked[name] = getattr(tasks, name), getattr(sampler, name)
     wrong = {name: found[name] for name in asked if found[name] != asked[name]}
     require(not wrong, f"asked for {asked}, draw returns {wrong}")
+    _require_equal(
+        _draw(_made(make)), tasks, "the same seed gives other tasks a second time (use task_rng)"
+    )
 
 
 @suite.check(after=[check_request_honoured])
@@ -172,7 +175,10 @@ def _answers(make: Make) -> dict[str, str]:
 
 @suite.check(after=[check_images_distinct])
 def check_seed_matters(make: Make) -> None:
-    """Another seed gives different tasks."""
+    """Another seed gives different tasks.
+
+    If the sampler is ``independent``, no two of 100 tasks are equal, of one seed or of two.
+    """
     drawn = {seed: _draw(make(), _TASKS, seed).digest for seed in (0, 1, 256, 2**16, 2**31)}
     for seed, digest in drawn.items():
         same = seed and digest == drawn[0]
@@ -256,7 +262,10 @@ def check_prefix(make: Make) -> None:
 
 @suite.check(after=[check_images_distinct])
 def check_no_number(make: Make) -> None:
-    """``n_tasks=None`` gives all tasks, or an ``OptionError`` if their number is unlimited."""
+    """``n_tasks=None`` gives all tasks, or an ``OptionError`` if their number is unlimited.
+
+    It takes at most 20 seconds.
+    """
     try:
         pool = _pool(make())
         note_call(f"draw({_shown(pool, make())}, None, 0)")
@@ -268,7 +277,10 @@ def check_no_number(make: Make) -> None:
 
 @suite.check(after=[check_request_honoured])
 def check_impossible(make: Make) -> None:
-    """An impossible request soon raises ``InfeasibleTask`` with a reason."""
+    """An impossible request raises ``InfeasibleTask`` with a reason, within 20 seconds.
+
+    Too few classes are impossible, and so are too few images in each class.
+    """
     sampler = _made(make)
     whole = _pool(sampler)
     classes, images = len(whole.class_names), sampler.n_shot + sampler.n_query - 1

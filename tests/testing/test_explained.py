@@ -4,6 +4,7 @@ import csv
 import functools
 import importlib.util
 import json
+import random
 import subprocess
 import sys
 
@@ -21,6 +22,7 @@ from fsframework.testing import (
     toy_outcomes,
 )
 from fsframework.testing.statistic import check_way_order, suite
+from tests.testing.test_method import Nearest
 from tests.testing.test_sampler import Consecutive, Uniform, Wordy
 from tests.testing.test_statistic import Spread
 
@@ -191,6 +193,18 @@ def test_the_command_takes_a_pool_and_tells_code_that_fails_alike(fsf, mine):
     assert fsf("plugins", "check", "--all", "--pool", mine / "toy.csv").returncode == 2
 
 
+class Noisy(Statistic):
+    """Draws random numbers."""
+
+    def per_task(self, outcomes):
+        return outcomes.class_accuracy.mean(axis=1) * random.random()
+
+
+def test_random_numbers_are_told_once():
+    failing = [one.name for one in check_component(Noisy) if not one.passed]
+    assert failing == ["check_one_number_a_task"]
+
+
 def test_pytest_shows_the_smallest_example(tmp_path):
     (tmp_path / "test_it.py").write_text(
         "from fsframework.testing import parametrize_with_checks\n"
@@ -208,7 +222,7 @@ def test_pytest_shows_the_smallest_example(tmp_path):
 SMALLEST = {"tasks": 1, "ways": 2, "shots": 1, "queries": 1, "images": 1}
 
 
-@pytest.mark.parametrize("make", [Spread, Uniform, Consecutive, Wordy])
+@pytest.mark.parametrize("make", [Spread, Uniform, Consecutive, Wordy, Nearest])
 def test_a_sound_component_passes_in_the_smallest_example(make):
     with example(**SMALLEST):
         assert not [one for one in check_component(make) if not one.passed]
