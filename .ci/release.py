@@ -65,7 +65,12 @@ def raise_version(version: str) -> None:
     _replace(ROOT / "CITATION.cff", r"^version: .+$", f"version: {version}")
     changes = ROOT / "CHANGELOG.md"
     if f"\n## {version} " not in changes.read_text("utf-8"):
-        _replace(changes, r"\A(.+?\n)(?=## )", rf"\1## {version} — unreleased\n\n", re.DOTALL)
+        _replace(
+            changes,
+            r"\A(.+?\n)(?=## )",
+            rf"\1## {version} — unreleased\n\n### What broke\n\n",
+            re.DOTALL,
+        )
 
 
 def _replace(file: Path, pattern: str, text: str, flags: int = re.MULTILINE) -> None:
