@@ -73,7 +73,12 @@ def rewritten(path: Path) -> str:
 
 def with_templates(text: str) -> str:
     """Return a page with the code of new plugins, which it names as ``{template} KIND``."""
-    return _TEMPLATE.sub(lambda found: f"```python\n{template_of(found[1]).rstrip()}", text)
+
+    def shown(found: re.Match[str]) -> str:
+        written = "This is what `fsf plugins new` writes; around it is a package with tests."
+        return f"{written}\n\n```python\n{template_of(found[1]).rstrip()}"
+
+    return _TEMPLATE.sub(shown, text)
 
 
 def page_of(path: Path) -> str | None:

@@ -387,7 +387,8 @@ def _with_groups_apart(raw: Mapping[str, Any], called: str) -> dict[str, Any]:
     """Return the options of a file with its named groups, by kind, under the key ``like``."""
     if "like" in raw:
         raise OptionError(f"{called}: like belongs in a named group, such as [method.NAME]")
-    found, groups = dict(raw), {}
+    found: dict[str, Any] = dict(raw)
+    groups: dict[str, Any] = {}
     for kind in GROUPED:
         if isinstance(table := raw.get(kind), Mapping):
             own = {k: v for k, v in table.items() if isinstance(v, Mapping) and "like" in v}
