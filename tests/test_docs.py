@@ -7,14 +7,14 @@ import itertools
 import re
 import shlex
 import sys
-import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 from PIL import Image
 
+from fsf_tools.new_plugin import template_of
 from fsframework.cli.groups import InstalledEntry
 from fsframework.cli.main import cli
 from fsframework.components.conversion import parameters
@@ -38,13 +38,16 @@ def named(page: Path) -> str:
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+TEMPLATE = re.compile(r"^```\{template\} (\w+)$", re.MULTILINE)
 LONG = "# Takes "
 """With this begin blocks of Python that only the slow test runs."""
 
 
 def python_of(page: Path, *, long: bool = False) -> str:
-    """Return the Python of a page, each block on the lines that it has there."""
-    text = page.read_text(encoding="utf-8")
+    """Return the Python of a page, each block on the lines that it has in the site."""
+    text = TEMPLATE.sub(
+        lambda found: f"```python\n{template_of(found[1])}", page.read_text(encoding="utf-8")
+    )
     parts, end = [], 0
     for block in FENCE.finditer(text):
         if block[1] == "python" and (long or not block[2].startswith(LONG)):
@@ -93,7 +96,7 @@ def beside_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for c, i in itertools.product(range(6), range(20)):
         rows.append(f"class{c}/{i}.png,{words[i % 5]};{words[(i + c) % 5]}")
     (tmp_path / "words.csv").write_text("\n".join(rows) + "\n")
-    (tmp_path / "mine.py").write_text(python_of(EXTEND / "method.md"))
+    (tmp_path / "my_method.py").write_text(python_of(EXTEND / "method.md"))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -187,31 +190,10 @@ def test_plugins_keep_their_contracts(
     assert kind in {plugin.kind for plugin in found}
     for plugin in found:
         name, kind = plugin.name, plugin.kind
-        nested = {"base": "mine"} if "base" in parameters(registry.class_of(plugin)) else {}
+        nested = {"base": "my-method"} if "base" in parameters(registry.class_of(plugin)) else {}
         component = resolve_component(registry, kind, {"name": name, **nested})
         results = check_component(component.create, kind)
         assert [(name, r.name, r.message) for r in results if r.outcome == "failed"] == []
-
-
-def test_the_command_is_installed_checked_and_run(
-    distribution: Callable[..., None], fsf: Fsf, tmp_path: Path
-) -> None:
-    text = (EXTEND / "command.md").read_text(encoding="utf-8")
-    blocks = [(block[1], block[2]) for block in FENCE.finditer(text)]
-    [source] = [body for kind, body in blocks if kind == "python" and "@command()" in body]
-    [described] = [body for kind, body in blocks if kind == "toml" and "summary = " in body]
-    [project] = [body for kind, body in blocks if kind == "toml" and "fsframework.commands" in body]
-    entries = tomllib.loads(project)["project"]["entry-points"]
-    distribution("run-times", entries)
-    package = tmp_path / "site" / "run_times"
-    package.mkdir()
-    (package / "__init__.py").write_text(source)
-    (package / "commands.toml").write_text(described)
-
-    assert "Show how long each stage of a run took." in fsf("runs").stdout
-    assert fsf("plugins", "check", "run-times").returncode == 0
-    (tmp_path / "run.json").write_text('{"timings": {"training": 3.25}}')
-    assert fsf("runs", "times", ".").stdout == "training         3.2 s\n"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -9,9 +10,12 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
+import click
 import pytest
 
 from fsframework.api.components import Registry
+from fsframework.cli.groups import InstalledEntry
+from fsframework.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
 PICTURES = (".png", ".svg")
@@ -76,6 +80,27 @@ def test_every_plugin_has_a_page_and_every_kind_is_explained(pages: dict[str, st
             assert f"catalogue/{plugin.kind}s/{plugin.name}.md" in pages
     for kind in registry.kinds:
         assert f"{{rules}} {kind}" in pages[f"extend/{kind}.md"]
+
+
+def test_every_command_has_a_call_whose_types_are_stated(pages: dict[str, str]) -> None:
+    from sitepages import calls
+
+    def names(command: click.Command, words: tuple[str, ...]) -> Iterator[str]:
+        command = command.load() if isinstance(command, InstalledEntry) else command
+        if not isinstance(command, click.Group) or command.invoke_without_command:
+            yield " ".join(words)
+        if isinstance(command, click.Group):
+            for name in command.list_commands(click.Context(command)):
+                below = command.get_command(click.Context(command), name)
+                assert below is not None
+                yield from names(below, (*words, name))
+
+    assert {*calls.CALLS, *calls.NOT_CALLS} == set(names(cli, ()))
+    for name in {name for found in calls.CALLS.values() for name in found}:
+        assert f"`{name}`" in pages["reference/python/commands.md"]
+        call = inspect.unwrap(calls.public(name))
+        arguments = [name for name in inspect.signature(call).parameters if name != "self"]
+        assert {*arguments, "return"} <= set(inspect.get_annotations(call)), name
 
 
 def test_printed_and_reached_values_are_on_the_page_of_a_method(pages: dict[str, str]) -> None:

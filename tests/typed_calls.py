@@ -51,6 +51,9 @@ def sweeps(methods: list[str]) -> None:
         method=[{"name": "r2d2", "initial_alpha": 1.0}, "ncc"], interval=("bca",), way=range(3)
     )
     fsf.sweep(training=[[{"epochs": 1}], [{"epochs": 2}]], statistics=[["acc"], ["wacc"]])
+    space = {"training.learning_rate": {"low": 1e-4, "high": 0.1, "log": True}, "recipe": ["a"]}
+    fsf.sweep(search="optuna", space=space, trials=40, objective="wacc-biased")
+    fsf.sweep(search="optuna", spaces=space)  # error: call-arg
     fsf.sweep(shots=[1, 5])  # error: call-arg
     fsf.sweep(shot=["one"])  # error: list-item
     fsf.sweep(precision=["fp8"])  # error: list-item

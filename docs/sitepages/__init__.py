@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from fsf_tools.new_plugin import template_of
 from sitepages import catalogue, commands, options, python, tutorials
 
 __all__ = ["SHOWN", "rewritten", "write_pages", "written"]
@@ -27,6 +28,7 @@ SHOWN: Mapping[str, str] = {
 """Pages of the site by the file of the repository, for files outside ``docs/``."""
 
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
+_TEMPLATE = re.compile(r"^```\{template\} (\w+)$", re.MULTILINE)
 _FENCE = re.compile(r"^(```+).*?^\1", re.MULTILINE | re.DOTALL)
 
 
@@ -62,11 +64,21 @@ def rewritten(path: Path) -> str:
             return label if target.exists() else match[0]
         return f"[{label}]({os.path.relpath(page, Path(place).parent)}{anchor or ''})"
 
-    text, parts, end = path.read_text(encoding="utf-8"), [], 0
+    text, parts, end = with_templates(path.read_text(encoding="utf-8")), [], 0
     for fence in _FENCE.finditer(text):
         parts += [_LINK.sub(link, text[end : fence.start()]), fence[0]]
         end = fence.end()
     return "".join([*parts, _LINK.sub(link, text[end:])])
+
+
+def with_templates(text: str) -> str:
+    """Return a page with the code of new plugins, which it names as ``{template} KIND``."""
+
+    def shown(found: re.Match[str]) -> str:
+        written = "This is what `fsf plugins new` writes; around it is a package with tests."
+        return f"{written}\n\n```python\n{template_of(found[1]).rstrip()}"
+
+    return _TEMPLATE.sub(shown, text)
 
 
 def page_of(path: Path) -> str | None:

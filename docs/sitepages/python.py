@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import fsframework
+from sitepages import calls
 from sitepages.markdown import read_docstring, table, toctree
 
 __all__ = ["pages"]
@@ -35,6 +36,9 @@ def pages() -> dict[str, str]:
     lists = [f"## Functions\n\n{table(heads, functions)}", f"## Classes\n\n{table(heads, classes)}"]
     errors = "```{eval-rst}\n.. automodule:: fsframework.errors\n   :members:\n```\n"
     found["reference/python/errors.md"] = f"# Errors\n\n{errors}"
-    lists.append("[Errors](errors.md) that a call may raise.\n")
-    found["reference/python/index.md"] = "\n".join([HEAD, *lists, toctree([*names, "errors.md"])])
+    found["reference/python/commands.md"] = calls.page()
+    lists.append("[Errors](errors.md) that a call may raise. [Commands as calls](commands.md).\n")
+    found["reference/python/index.md"] = "\n".join(
+        [HEAD, *lists, toctree([*names, "errors.md", "commands.md"])]
+    )
     return found

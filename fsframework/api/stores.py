@@ -9,7 +9,7 @@ from fsframework._files import held
 from fsframework.api.models import network_of
 from fsframework.engine.cache.images import Broken, ImageStore
 from fsframework.engine.cache.rows import Rows, records_of
-from fsframework.engine.configuration import Experiment, resolve_images
+from fsframework.engine.configuration import Experiment, resolve_experiment
 from fsframework.engine.learning.evaluation import FeatureStore
 from fsframework.engine.preparation import candidate_splits, open_source, open_store
 from fsframework.engine.session import Session
@@ -28,8 +28,8 @@ __all__ = [
 
 def image_store(tree: Mapping[str, Any], session: Session) -> tuple[ImageStore, Broken]:
     """Return the store of the images that a tree describes, and what to do with broken ones."""
-    settings, dataset, backbone = resolve_images(session.registry, tree)
-    return open_store(dataset, backbone, settings, session), settings.broken
+    experiment = resolve_experiment(session.registry, tree)
+    return open_store(experiment, session), experiment.settings.broken
 
 
 def feature_store(experiment: Experiment, session: Session) -> FeatureStore:

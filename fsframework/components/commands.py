@@ -17,7 +17,7 @@ __all__ = ["FILE_NAME", "describe_command"]
 FILE_NAME = "commands.toml"
 
 _NEEDED = ("summary", "group")
-_KEYS = (*_NEEDED, "path")
+_KEYS = (*_NEEDED, "path", "contract")
 _PATH = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*( [a-z0-9]+(-[a-z0-9]+)*)*")
 
 
@@ -35,6 +35,8 @@ def describe_command(name: str, target: str) -> Command:
                 f"[{name}] in {FILE_NAME} has an unknown key {key!r}{hint}; "
                 f"allowed are {', '.join(_KEYS)}"
             )
+        if key == "contract":
+            continue  # judged when the command is loaded
         if not isinstance(value, str) or not value.strip() or not value.isprintable():
             raise PluginError(
                 f"{key} of [{name}] in {FILE_NAME} must be one line of text, not {value!r}"
@@ -47,7 +49,7 @@ def describe_command(name: str, target: str) -> Command:
             f"path of [{name}] in {FILE_NAME} must be lower-case kebab words with one space "
             f"between them, not {path!r}"
         )
-    told = {key: table[key] for key in _NEEDED}
+    told = {key: table[key] for key in (*_NEEDED, "contract") if key in table}
     return Command(name=name, target=target, path=tuple(path.split(" ")), **told)
 
 

@@ -22,7 +22,7 @@ from fsframework._calls import top_level
 from fsframework.interfaces.command import Command
 from fsframework.interfaces.component import Configurable
 
-__all__ = ["GROUP_OF_KINDS", "KINDS", "Kind", "kind_of"]
+__all__ = ["GROUP_OF_KINDS", "KINDS", "Kind", "interface_of", "kind_of"]
 
 GROUP_OF_KINDS = "fsframework.kinds"
 
@@ -80,3 +80,8 @@ def kind_of(component: object) -> str | None:
     if issubclass(cls, Command):
         return "command"
     return (issubclass(cls, Configurable) and cls._kind) or None
+
+
+def interface_of(cls: type) -> type:
+    """Return the innermost base that has a kind; its subclasses are plugins."""
+    return next(base for base in reversed(cls.__mro__) if kind_of(base))

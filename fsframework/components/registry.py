@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from fsframework._calls import remember, text_of
 from fsframework._reading import check_file
+from fsframework.components.contracts import check_contract
 from fsframework.components.installed import Index, InstalledCommand, Plugin, installed
-from fsframework.components.kinds import Kind, kind_of
+from fsframework.components.kinds import Kind, interface_of, kind_of
 from fsframework.errors import PluginError, UnknownPlugin, close_matches
 from fsframework.interfaces.command import Command
 
@@ -141,6 +142,7 @@ class Registry:
         return self._classes[plugin]
 
     def _remember(self, plugin: Plugin, cls: type[Any]) -> Plugin:
+        check_contract(plugin, interface_of(cls), cls.contract)
         self._classes[plugin] = cls
         remember(cls, plugin.kind, plugin.name, plugin.check)
         return plugin
@@ -185,8 +187,9 @@ class Registry:
         """
         import click
 
-        self.describe_command(name)
+        described = self.describe_command(name)
         plugin = self.find("command", name)
+        check_contract(plugin, Command, described.contract)
         found = self._import(plugin)
         if not isinstance(found, click.Command):
             cause = f"is of type {type(found).__name__}, not a click command"

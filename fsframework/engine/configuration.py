@@ -10,6 +10,8 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fsframework.components.conversion import parameters
 from fsframework.components.entry_points import packaged
 from fsframework.components.objects import is_known, named
@@ -32,7 +34,7 @@ from fsframework.errors import OptionError, PluginError, argument
 from fsframework.records import RunRecord, read_arms
 from fsframework.statistics.measures import DEFAULT_STATISTICS
 
-__all__ = ["ROLES", "Experiment", "resolve_experiment", "resolve_images", "with_way"]
+__all__ = ["ROLES", "Experiment", "resolve_experiment", "with_way"]
 
 ROLES = ("dataset", "backbone", "method", "sampler")
 """The components that every experiment has."""
@@ -129,7 +131,7 @@ class Experiment:
         )
         others = [stage.method.name for stage in self.stages if stage.method]
         if changed or not all(map(recipe.names, others)):
-            recipe = dataclasses.replace(recipe, accuracy=None, expected=())
+            recipe = msgspec.structs.replace(recipe, accuracy=None, expected=())
         return recipe.described(self.dataset.name, self.backbone.name, shape)
 
     @property
@@ -300,20 +302,6 @@ def _detector(registry: Registry, settings: Settings, tree: Mapping[str, Any]) -
             f"{argument('attributes')} or {argument('detector')}"
         )
     return resolve_component(registry, "detector", tree["detector"])
-
-
-def resolve_images(
-    registry: Registry, tree: Mapping[str, Any]
-) -> tuple[Settings, Component, Component]:
-    """Resolve the settings, data set and backbone of a tree, loading no other plugin.
-
-    Raises:
-        OptionError: an unknown key, a wrong type, a value out of range.
-        PluginError: the plugin cannot be loaded.
-    """
-    whole = over(_with_names(registry, tree), _DEFAULTS)
-    parts = (resolve_component(registry, role, whole[role]) for role in ("dataset", "backbone"))
-    return _settings(tree)[0], *parts
 
 
 def with_way(experiment: Experiment, sampler: Component) -> Experiment:

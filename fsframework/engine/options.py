@@ -245,6 +245,8 @@ LISTS = (
 )
 """Arguments whose value is a list."""
 
+_FLAGS = {option.flag: option for option in ARGUMENTS.values() if option.section}
+
 GROUPED = tuple(n for n, option in ARGUMENTS.items() if option.names == n and option.of_run)
 """Components whose options a configuration file may give as named groups."""
 
@@ -261,13 +263,16 @@ _REPLACED_BY = {
 }
 """Arguments by that which replaces them: one of the command line replaces the other of a file."""
 
+_OF_ALL_PLUGINS = [o.key.split(".") for o in ARGUMENTS.values() if "." in o.key]
+"""Options of a component that stay when a stronger source names another plugin: ways and shots."""
+
 
 def given_tree(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
     """Return options that one source gives as a tree of ``Given``.
 
     Args:
-        values: by name of an argument or by dotted key; those that are ``None`` are not given.
-            Leaves that are ``Given`` keep their origins.
+        values: by name of an argument, its flag or by dotted key; those that are ``None`` are not
+            given. Leaves that are ``Given`` keep their origins.
         origin: of every other value.
 
     Raises:
@@ -282,7 +287,7 @@ def given_tree(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
     for name, value in sorted(values.items(), key=lambda pair: _key_of(pair[0]).count(".")):
         if value is None:
             continue
-        option = ARGUMENTS.get(name)
+        option = ARGUMENTS.get(name) or _FLAGS.get(name)
         raw = value.value if isinstance(value, Given) else value
         if option is not None and option.word and str(raw).lower() in (option.word, "none"):
             value = Given(None, getattr(value, "origin", origin))
@@ -293,8 +298,9 @@ def given_tree(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def _key_of(name: str) -> str:
-    """Return the dotted key that an argument sets; of every other option its own name."""
-    return ARGUMENTS[name].key if name in ARGUMENTS else name
+    """Return the dotted key that an argument or a flag sets; of every other option its name."""
+    option = ARGUMENTS.get(name) or _FLAGS.get(name)
+    return name if option is None else option.key
 
 
 def _nested(key: str, node: Any) -> dict[str, Any]:
@@ -325,7 +331,12 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merged(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
-    return over(tree, {k: v for k, v in below.items() if _REPLACED_BY.get(k) not in tree})
+    found = over(tree, {k: v for k, v in below.items() if _REPLACED_BY.get(k) not in tree})
+    for key, option in _OF_ALL_PLUGINS:
+        given = below.get(key)
+        if isinstance(given, Mapping) and option in given and isinstance(value_of(found[key]), str):
+            found = over(found, {key: {option: given[option]}})
+    return found
 
 
 def read_config(path: Path, *, allow_code: bool | None = False) -> dict[str, Any]:
@@ -384,7 +395,8 @@ def _with_groups_apart(raw: Mapping[str, Any], called: str) -> dict[str, Any]:
     """Return the options of a file with its named groups, by kind, under the key ``like``."""
     if "like" in raw:
         raise OptionError(f"{called}: like belongs in a named group, such as [method.NAME]")
-    found, groups = dict(raw), {}
+    found: dict[str, Any] = dict(raw)
+    groups: dict[str, Any] = {}
     for kind in GROUPED:
         if isinstance(table := raw.get(kind), Mapping):
             own = {k: v for k, v in table.items() if isinstance(v, Mapping) and "like" in v}

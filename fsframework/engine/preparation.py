@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fsframework
-from fsframework.components.resolution import Component, canonical, differing
+from fsframework.components.resolution import canonical, differing
 from fsframework.engine.cache.images import (
     ImageStore,
     Source,
@@ -185,20 +185,17 @@ def with_fitted_stages(
     return replace(experiment, stages=stages), (note,)
 
 
-def open_store(
-    dataset: Component, backbone: Component, settings: Settings, session: Session
-) -> ImageStore:
-    """Open a data set and return the store of its images.
+def open_store(experiment: Experiment, session: Session) -> ImageStore:
+    """Open the data set of an experiment and return the store of its images.
 
-    Args:
-        dataset: whose native size the images have, unless the settings give another.
-        backbone: whose size they have otherwise, or if it is binding.
+    They have the data set's own size, unless the settings give another, or the backbone's, if that
+    is binding or the data set has none.
     """
-    opened: Dataset = dataset.create()
-    wanted = backbone.create().preprocessing
+    settings, opened = experiment.settings, experiment.dataset.create()
+    wanted = experiment.backbone.create().preprocessing
     size = settings.image_size or (not wanted.binding and opened.native_size) or wanted.size
     how = size, wanted.interpolation, settings.decoding
-    return ImageStore(opened, dataset, *how, session.workspace)
+    return ImageStore(opened, experiment.dataset, *how, session.workspace)
 
 
 def open_source(experiment: Experiment, session: Session, *, trains: bool) -> Source:
@@ -208,7 +205,7 @@ def open_source(experiment: Experiment, session: Session, *, trains: bool) -> So
         trains: whether the splits for training are needed too.
     """
     settings = experiment.settings
-    store = open_store(experiment.dataset, experiment.backbone, settings, session)
+    store = open_store(experiment, session)
     dataset = store.dataset
     trained_on = [s for s in ("train", "val") if s in dataset.splits and trains]
     usual = "test" if "test" in dataset.splits else "all"

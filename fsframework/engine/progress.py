@@ -66,8 +66,8 @@ class ConsoleReporter(Reporter):
     def __init__(self) -> None:
         from rich.console import Console
 
-        stream = getattr(sys.stderr, "steered", sys.stderr)  # a bar moves the cursor
-        self._console = Console(file=stream, highlight=False)
+        # A bar moves the cursor.
+        self._console = Console(file=getattr(sys.stderr, "steered", sys.stderr), highlight=False)
 
     @contextmanager
     def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:

@@ -52,11 +52,11 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from fsframework._reading import read_toml
 from fsframework.components.installed import Plugin
@@ -94,13 +94,11 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     method: str = ""
 
 
-class _Table(msgspec.Struct, forbid_unknown_fields=True):
-    """A table ``[[recipe]]`` of a file."""
+class _Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file and the framework say of a recipe alike; see ``Recipe``."""
 
     name: str
-    method: str | list[str]
     source: str
-    set: dict[str, Any]
     datasets: tuple[str, ...] = ()
     shot: int | None = None
     backbones: dict[str, dict[str, Any]] = {}
@@ -108,6 +106,13 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
     accuracy_on: str = ""
     expected: tuple[Expected, ...] = ()
     verified: datetime.date | None = None
+
+
+class _Table(_Known, frozen=True, forbid_unknown_fields=True):
+    """A table ``[[recipe]]`` of a file."""
+
+    method: str | list[str]
+    set: dict[str, Any]
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,8 +123,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     variants: dict[str, dict[str, dict[str, Any]]] = {}
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(_Known, frozen=True):
     """How a method is trained.
 
     Args:
@@ -133,18 +137,9 @@ class Recipe:
         verified: when it was last found to reach that accuracy here; ``None`` for never.
     """
 
-    name: str
     method: str
-    source: str
     options: Mapping[str, Any]
     value: str = ""
-    datasets: tuple[str, ...] = ()
-    shot: int | None = None
-    backbones: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    accuracy: float | None = None
-    accuracy_on: str = ""
-    expected: tuple[Expected, ...] = ()
-    verified: datetime.date | None = field(default=None)
 
     @property
     def spelt_method(self) -> str:
@@ -188,7 +183,10 @@ class Recipe:
     def options_on(self, backbone: str | None) -> Mapping[str, Any]:
         """Return its options for a backbone, or for its own if ``None``.
 
-        >>> recipe = Recipe("a", "b", "c", {}, backbones={"conv64f": {"last_pool": False}})
+        >>> recipe = Recipe(
+        ...     name="a", method="b", source="c", options={},
+        ...     backbones={"conv64f": {"last_pool": False}},
+        ... )
         >>> recipe.options_on("conv64f"), recipe.options_on("resnet12")
         ({'backbone': {'name': 'conv64f', 'last_pool': False}}, {})
         """
@@ -207,7 +205,7 @@ class Recipe:
             backbone: what it is used with.
             shape: way and shot of the tasks that it is used on.
 
-        >>> Recipe("quick", "mine", "ours", {}).described()
+        >>> Recipe(name="quick", method="mine", source="ours", options={}).described()
         'recipe quick (ours); the expected accuracy is not known'
         """
         text = f"recipe {self.name} ({self.source})"
@@ -227,7 +225,7 @@ class Recipe:
     def lent(self, method: str) -> str:
         """Return its source in one sentence, where its stages train the backbone of a method.
 
-        >>> Recipe("quick", "simclr", "ours", {}).lent("ncc")
+        >>> Recipe(name="quick", method="simclr", source="ours", options={}).lent("ncc")
         'recipe quick of simclr (ours); the expected accuracy of ncc is not known'
         """
         return f"{self.lent_origin} ({self.source}); the expected accuracy of {method} is not known"
@@ -333,12 +331,11 @@ def _recipes_in(table: _Table, named: Mapping[str, Any], where: str) -> Iterator
     methods = table.method if isinstance(table.method, list) else [table.method]
     if unknown := [e.method for e in table.expected if e.method not in (*methods, "")]:
         raise PluginError(f"{where}, expected: {unknown[0]!r} is not among its methods")
-    apart = ("set", "method", "expected")
-    rest = {k: v for k, v in msgspec.structs.asdict(table).items() if k not in apart}
+    known = {field: getattr(table, field) for field in _Known.__struct_fields__}
     for spelt in methods:
         name, _, value = spelt.partition(":")
         own = tuple(e for e in table.expected if (e.method or methods[0]) == spelt)
-        yield Recipe(method=name, value=value, options=options, expected=own, **rest)
+        yield Recipe(**{**known, "expected": own}, method=name, value=value, options=options)
 
 
 def _whole(training: Mapping[str, Any], named: Mapping[str, Any], where: str) -> dict[str, Any]:

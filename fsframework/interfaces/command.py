@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
 
 __all__ = ["Command"]
 
@@ -20,6 +23,7 @@ class Command:
         summary = "Show the words that hurt most."
         group = "Results"
         path = "runs words"              # left out: the name of the entry point
+        contract = 1                     # left out: 1
 
     Args:
         name: name of the entry point, lower-case kebab.
@@ -28,10 +32,14 @@ class Command:
         summary: one sentence, shown next to the command in help.
         group: heading of the section of ``fsf --help`` that shows it, or the group that its path
             begins with.
+        contract: number of the contract of commands that it is written for.
     """
+
+    _changes: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     name: str
     target: str
     path: tuple[str, ...]
     summary: str
     group: str
+    contract: int = 1

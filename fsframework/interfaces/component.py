@@ -21,6 +21,10 @@ class Configurable:
     """The name of a component in a file given with ``--plugin``, lower-case kebab; ``None`` for
     the name of the class in kebab case. An installed component is named by its entry point."""
 
+    contract: ClassVar[int] = 1
+    """The number of the contract of its kind that a class is written for. It is a property of the
+    class, not of what is installed: one that does not set it is of contract 1."""
+
     argument: ClassVar[str | None] = None
     """The option that ``NAME:VALUE`` sets, as in ``folder:PATH``; ``None`` for none."""
 
@@ -37,7 +41,18 @@ class Configurable:
 
     _kind: ClassVar[str] = ""
 
-    def __init_subclass__(cls, kind: str = "", **rest: Any) -> None:
-        """Take down the kind of an interface."""
+    _changes: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+    def __init_subclass__(
+        cls, kind: str = "", changes: Mapping[str, str] | None = None, **rest: Any
+    ) -> None:
+        """Take down the kind of an interface, and the number of its contract.
+
+        Args:
+            changes: what each contract after the first has changed, in one clause, by the minor
+                version of the interface's package that brought it, oldest first:
+                ``{"0.2": "draw takes a generator"}`` for contract 2.
+        """
         super().__init_subclass__(**rest)
         cls._kind = kind or cls._kind
+        cls._changes = changes or cls._changes

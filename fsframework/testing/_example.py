@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -112,7 +113,8 @@ def shown(array: Any, most: int = 24) -> str:
     >>> shown(np.array([[0, 1]])), shown(np.zeros((64, 5, 15)))
     ('[[0, 1]]', 'an array (64, 5, 15)')
     """
-    return str(array.tolist()) if array.size <= most else f"an array {array.shape}"
+    shape = tuple(array.shape)
+    return str(array.tolist()) if math.prod(shape) <= most else f"an array {shape}"
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 import tempfile
 import textwrap
 import time
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from fsframework._calls import seeded, top_level
-from fsframework.components.kinds import kind_of
+from fsframework.components.kinds import interface_of, kind_of
 from fsframework.components.registry import Registry, kebab
 from fsframework.errors import FsfError, OptionError, PluginError
 from fsframework.interfaces.component import Configurable
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import pytest
 
 __all__ = [
+    "OTHER_IMAGES",
     "Answers",
     "Check",
     "CheckResult",
@@ -257,6 +259,9 @@ def _alike(here: object, there: object) -> bool:
         np.abs(here - there).max() <= _RELATIVE * np.ptp(here) + _NOISE * np.abs(here).max()
     )
 
+
+OTHER_IMAGES = "if it needs other images, words or columns, give them with --pool"
+"""A hint for who needs what the toys lack."""
 
 _RELATIVE, _NOISE = 1e-3, 1e-5
 _REMEMBERED = 256
@@ -490,13 +495,8 @@ def _home_of(kind: str | type) -> str:
     name = kind_of(kind) if isinstance(kind, type) else kind if kind in kinds else None
     if name is None:
         raise ValueError(f"there are no checks for {kind!r}; the kinds are {', '.join(kinds)}")
-    home = kinds[name].target if isinstance(kind, str) else _interface_of(kind).__module__
+    home = kinds[name].target if isinstance(kind, str) else interface_of(kind).__module__
     return f"{top_level(home)}.testing.{name}"
-
-
-def _interface_of(cls: type) -> type:
-    """Return the innermost base that has a kind; its subclasses are plugins."""
-    return next(base for base in reversed(cls.__mro__) if kind_of(base))
 
 
 def check_component(
@@ -603,6 +603,9 @@ def _told(check: Check, make: Make, failure: Failure, home: str) -> dict[str, An
         place = place_in(failure.error, type(component))
         message = f"raised {type(failure.error).__name__}: {message}"
         message += f" ({place})" if place else ""
+        needs = isinstance(failure.error, (KeyError, FsfError)) and given_pool() is None
+        if needs and sys.modules[home].suite.takes_pool:
+            message += f"; {OTHER_IMAGES}"
     code = "" if component is None else repeated(check.__name__, home, component, failure.sizes)
     return {"message": message, "call": failure.call, "sizes": failure.sizes, "code": code}
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from fsframework._calls import seeded
 from fsframework.errors import FsfError, OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
+from fsframework.testing._example import note_call
 from fsframework.testing._meta import fault_on_meta
 from fsframework.testing._suite import ConformanceError, Make, NotApplicable, Suite, require
 from fsframework.testing._tensors import require_close, snapshot, usual_settings
@@ -40,6 +41,7 @@ def _images(height: int, width: int | None = None, *, count: int = _COUNT) -> Te
 
 def _maps(backbone: Backbone, images: Tensor) -> Tensor:
     """Return the maps that a copy of the backbone gives for a copy of the images."""
+    note_call(f"forward(images {tuple(images.shape)})")
     with torch.no_grad():
         maps: Tensor = copy.deepcopy(backbone)(images.clone())
     return maps
@@ -87,7 +89,7 @@ def check_catalogue(make: Make) -> None:
 
 @suite.check()
 def check_licence(make: Make) -> None:
-    """Pretrained weights have a licence."""
+    """``licence`` is a text, and pretrained weights have one of their own."""
     backbone = make()
     named, data = backbone.licence, backbone.pretrained_on
     require(data is None or isinstance(data, str), f"pretrained_on must be a name, not {data!r}")
@@ -117,7 +119,10 @@ def check_provenance(make: Make) -> None:
 
 @suite.check()
 def check_keeps_weights(make: Make) -> None:
-    """A backbone ``keeps_weights`` if and only if none of its parameters requires a gradient."""
+    """A backbone ``keeps_weights`` if and only if none of its parameters requires a gradient.
+
+    A pass in training mode then changes no buffer either.
+    """
     backbone = make()
     learning = [name for name, p in backbone.named_parameters() if p.requires_grad]
     require(
@@ -166,10 +171,16 @@ def check_same_weights(make: Make) -> None:
 
 @suite.check(after=[check_preprocessing])
 def check_maps(make: Make) -> None:
-    """Images become finite float maps ``(n, C, h, w)``."""
+    """Images become finite float maps ``(n, C, h, w)``, the same again in evaluation mode."""
     backbone = _made(make)
     images = _images(backbone.preprocessing.size)
-    _require_maps(_maps(backbone, images), tuple(images.shape))
+    maps = _maps(backbone, images)
+    _require_maps(maps, tuple(images.shape))
+    require_close(
+        _maps(backbone, images),
+        maps,
+        "the same images give other maps a second time (does it draw random numbers?)",
+    )
 
 
 @suite.check(after=[check_maps])
@@ -187,7 +198,7 @@ def check_vectors(make: Make) -> None:
 
 @suite.check(after=[check_maps])
 def check_other_sizes(make: Make) -> None:
-    """Images that are half as large again, or not square, also work."""
+    """Images that are half as large again, or not square, also work, and all their parts count."""
     backbone = _made(make)
     size = backbone.preprocessing.size
     larger = size * 3 // 2

@@ -123,7 +123,7 @@ def check_path(make: Make) -> None:
 
 @suite.check()
 def check_summary(make: Make) -> None:
-    """The summary is one short sentence that begins with a capital and ends with a period."""
+    """The summary is a sentence of at most 100 characters, from a capital letter to a period."""
     summary = make().summary
     require(summary[:1].isupper(), f"the summary must begin with a capital letter: {summary!r}")
     require(summary.endswith("."), f"the summary must end with a period: {summary!r}")

@@ -63,7 +63,7 @@ def check_consumes(make: Make) -> None:
 
 @suite.check(after=[check_consumes])
 def check_one_set_an_image(make: Make) -> None:
-    """``detect`` returns a list with one frozenset per image."""
+    """``detect`` returns a list with one frozenset per image, the same again each time."""
     detector = make()
     images = _toys(detector)
     found = detector.detect(images)
@@ -77,11 +77,19 @@ def check_one_set_an_image(make: Make) -> None:
             isinstance(words, frozenset),
             f"the words of an image must be a frozenset, not {type(words).__name__}",
         )
+    for place, (words, again) in enumerate(zip(found, make().detect(_toys(detector)), strict=True)):
+        require(
+            words == again,
+            f"image {place} has the words {sorted(words)}, a second time {sorted(again)}",
+        )
 
 
 @suite.check(after=[check_one_set_an_image])
 def check_words(make: Make) -> None:
-    """Words are non-empty strings without surrounding spaces, in one spelling."""
+    """Words are non-empty strings without surrounding spaces, semicolons or line breaks.
+
+    No two words differ in case, hyphens or spaces only.
+    """
     detector = make()
     found = detector.detect(_toys(detector, _MANY))
     require_words(found)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.interfaces.views import ViewMaker, Views
 from fsframework.interfaces.wrapping import MethodWrapper
+from fsframework.testing._example import note_call, shown, size
 from fsframework.testing._meta import fault_on_meta
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
 from fsframework.testing._tensors import require_close, snapshot, usual_settings
@@ -79,12 +81,34 @@ class Episode:
     classes: Tensor
 
 
-def _episode(method: FewShotMethod, *, way: int = 5, **shape: Any) -> Episode:
-    """Return a toy episode of the method's ``n_way`` ways if it has one, else of ``way``.
+def _episode(
+    method: FewShotMethod,
+    *,
+    tasks: int = 3,
+    way: int = 5,
+    shot: int = 3,
+    n: int = 10,
+    seed: int = 0,
+) -> Episode:
+    """Return a toy episode, smaller in a small example.
+
+    It has the method's ``n_way`` ways if it has one, else at most ``way``.
+    """
+    shape = {
+        "tasks": size("tasks", tasks),
+        "way": method.n_way or size("ways", way, least=2),
+        "shot": size("shots", shot),
+        "n": size("queries", n),
+        "seed": seed,
+    }
+    return _given_to(method, **shape)
+
+
+def _given_to(method: FewShotMethod, *, way: int, **shape: Any) -> Episode:
+    """Return a toy episode of an exact shape.
 
     A method that ``trains_on_images`` is shown images that its backbone has encoded.
     """
-    way = method.n_way or way
     if not method.trains_on_images:
         return toy_episode(method.consumes, way=way, **shape)
     episode = toy_episode("images", way=way, **shape)
@@ -163,6 +187,7 @@ def _n_base(method: FewShotMethod) -> int:
 
 def _embedded(method: FewShotMethod, episode: Episode) -> tuple[Tensor, Tensor]:
     """Embed once, so a fault of ``embed`` is not taken for one of ``scores``."""
+    note_call(f"embed_episode(batch) of support {_of(episode.support)}, query {_of(episode.query)}")
     with torch.no_grad():
         batch = Batch(support=episode.support.clone(), query=episode.query.clone())
         support, query = copy.deepcopy(method).embed_episode(batch)
@@ -175,24 +200,28 @@ def _answer(method: FewShotMethod, support: Tensor, query: Tensor) -> Tensor:
 
 
 def _score(method: FewShotMethod, support: Tensor, query: Tensor) -> Tensor:
+    note_call(f"scores(support {_of(support)}, query {_of(query)})")
     with torch.no_grad():
         scores: Tensor = method.scores(support, query)
     return scores
 
 
+def _of(tensor: Tensor) -> str:
+    return str(tuple(tensor.shape))
+
+
 def _require_scores(scores: object, episode: Episode) -> None:
     tasks, way = episode.classes.shape
     expected = tasks, episode.query.shape[1], way
-    what = (
-        f"{tasks} tasks of {way} ways, {episode.support.shape[2]} shots and {expected[1]} queries"
-    )
+    what = f"tasks={tasks}, ways={way}, shots={episode.support.shape[2]}, queries={expected[1]}"
     require(isinstance(scores, Tensor), f"scores must be a tensor, not {type(scores).__name__}")
     assert isinstance(scores, Tensor)
     require(
-        scores.shape == expected, f"{what} must give scores {expected}, not {tuple(scores.shape)}"
+        scores.shape == expected,
+        f"scores must have the shape {expected} for {what}, not {tuple(scores.shape)}",
     )
     require(scores.is_floating_point(), f"scores must be floats, not {scores.dtype}")
-    require(scores.isfinite().all(), f"scores of {what} must be finite")
+    require(scores.isfinite().all(), f"scores for {what} must be finite, not {shown(scores)}")
 
 
 @suite.check()
@@ -257,39 +286,48 @@ def check_same_weights(make: Make) -> None:
 
 @suite.check(after=[check_declarations])
 def check_scores(make: Make) -> None:
-    """``scores`` returns finite floats ``(tasks, n, way)``."""
+    """``scores`` returns finite floats ``(tasks, n, way)``, the same again for the same tasks."""
     method = built(make)
     episode = _episode(method)
-    _require_scores(_answer(method, *_embedded(method, episode)), episode)
+    found = _answer(method, *_embedded(method, episode))
+    _require_scores(found, episode)
+    require_close(
+        _answer(method, *_embedded(method, episode)),
+        found,
+        "the same tasks get other scores a second time (does it draw random numbers?)",
+    )
 
 
 @suite.check(after=[check_scores])
 def check_other_shapes(make: Make) -> None:
     """Any number of tasks, ways, shots and queries works."""
     method = built(make)
-    for tasks, way, shot, n in ((1, 2, 1, 11), (2, 7, 3, 11), (4, 7, 1, 1), (2, 2, 3, 5)):
+    for tasks, way, shot, n in ((1, 2, 1, 11), (2, 2, 3, 5), (4, 7, 1, 1), (2, 7, 3, 11)):
         episode = _episode(method, tasks=tasks, way=way, shot=shot, n=n)
         _require_scores(_answer(method, *_embedded(method, episode)), episode)
 
 
 @suite.check(after=[check_scores])
 def check_way_order(make: Make) -> None:
-    """Permuting the ways permutes the scores, unless the method has an ``n_way``."""
+    """Permuting the ways permutes the scores, unless the method has an ``n_way``.
+
+    Ways with the same support get the same scores, so that no tie goes to the first way.
+    """
     method = built(make)
     if method.n_way is not None:
         raise NotApplicable(f"its weights are for {method.n_way} ways in a fixed order")
     support, query = _embedded(method, _episode(method, shot=5, n=_QUERIES))
-    order = [3, 0, 4, 2, 1]
+    order = [way for way in (1, 4, 3, 0, 2) if way < support.shape[1]]
     wide = _embedded(method, _episode(method, way=_N_BASE, tasks=1, n=_N_BASE))
     require_close(
         _answer(method, wide[0].flip(1), wide[1]),
         _answer(method, *wide).flip(2),
-        f"of {_N_BASE} ways, permuting them does not permute the scores",
+        f"of {wide[0].shape[1]} ways, reversing them does not reverse the scores",
     )
     require_close(
         _answer(method, support[:, order], query),
         _answer(method, support, query)[:, :, order],
-        "permuting the ways does not permute the scores",
+        f"taking the ways in the order {order} does not permute the scores",
     )
     alike = _answer(method, support[:, :1].expand_as(support), query)
     apart = (alike.amax(dim=2) - alike.amin(dim=2)).max()
@@ -321,10 +359,11 @@ def check_shot_order(make: Make) -> None:
     """The order of a class's support images does not matter."""
     method = built(make)
     support, query = _embedded(method, _episode(method, shot=5, n=_QUERIES))
+    order = [shot for shot in (1, 4, 3, 0, 2) if shot < support.shape[2]]
     require_close(
-        _answer(method, support[:, :, [2, 4, 0, 3, 1]], query),
+        _answer(method, support[:, :, order], query),
         _answer(method, support, query),
-        "another order of the shots gives different scores",
+        f"the order {order} of the shots gives different scores",
     )
 
 
@@ -335,12 +374,15 @@ def check_queries_independent(make: Make) -> None:
     if method.transductive:
         raise NotApplicable("it is transductive")
     support, query = _embedded(method, _episode(method, tasks=2, n=_QUERIES))
-    together = _answer(method, support, query)
-    for part in (*(slice(i, i + 1) for i in (0, 1, 37, 74)), slice(0, 40), slice(40, 75)):
+    together, n = _answer(method, support, query), query.shape[1]
+    for begin, end in ((0, 1), (1, 2), (37, 38), (74, 75), (0, 40), (40, 75)):
+        if begin >= n:
+            continue
+        which = f"query {begin} gets" if end == begin + 1 else f"queries {begin} to {end - 1} get"
         require_close(
-            _answer(method, support, query[:, part]),
-            together[:, part],
-            f"queries get other scores than among {_QUERIES} (is the method transductive?)",
+            _answer(method, support, query[:, begin:end]),
+            together[:, begin:end],
+            f"{which} other scores alone than among {n} (is the method transductive?)",
         )
 
 
@@ -349,7 +391,7 @@ def check_query_order(make: Make) -> None:
     """Permuting the queries permutes the scores, of a transductive method too."""
     method = built(make)
     support, query = _embedded(method, _episode(method, tasks=2, n=_QUERIES))
-    order = torch.randperm(_QUERIES, generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(query.shape[1], generator=torch.Generator().manual_seed(0))
     require_close(
         _answer(method, support, query[:, order]),
         _answer(method, support, query)[:, order],
@@ -364,12 +406,12 @@ def check_tasks_independent(make: Make) -> None:
     embeds_images = method.consumes == "images" and method.embeds
     tasks, n = _TASKS["maps" if embeds_images else method.consumes]
     support, query = _embedded(method, _episode(method, tasks=tasks, n=n))
-    together = _answer(method, support, query)
-    for i in (0, 1, tasks - 1):
+    together, tasks = _answer(method, support, query), len(support)
+    for i in sorted({0, min(1, tasks - 1), tasks - 1}):
         require_close(
             _answer(method, support[i : i + 1], query[i : i + 1]),
             together[i : i + 1],
-            f"tasks get other scores than among {tasks}",
+            f"task {i} gets other scores alone than among {tasks}",
         )
     backwards = _answer(method, support.flip(0), query.flip(0)).flip(0)
     require_close(backwards, together, "in reverse order, tasks get other scores")
@@ -426,7 +468,9 @@ def check_embed_independent(make: Make) -> None:
     items = _episode(method, tasks=1, n=40).query[0]
     with torch.no_grad():
         together = copy.deepcopy(method).embed(items.clone())
-        parts = (slice(0, 1), slice(1, 2), slice(2, 39), slice(39, 40))
+        edges = sorted({0, 1, 2, len(items) - 1, len(items)} & {*range(len(items) + 1)})
+        parts = [slice(begin, end) for begin, end in itertools.pairwise(edges)]
+        note_call(f"embed(items {_of(items)}), also of its parts")
         alone = [copy.deepcopy(method).embed(items[part].clone()) for part in parts]
     require(
         len(together) == len(items),
@@ -454,7 +498,8 @@ def check_state_dict(make: Make) -> None:
 def check_loss(make: Make) -> None:
     """``loss`` is a finite scalar whose gradient reaches a parameter, or the items without any.
 
-    It also reaches the views of a method that has a maker of views.
+    It also reaches the views of a method that has a maker of views. ``loss`` itself changes no
+    weights.
     """
     method = built(make).train()
     if method.learns_from == "nothing":
@@ -463,6 +508,7 @@ def check_loss(make: Make) -> None:
     if batch.views is not None:
         batch.views.requires_grad_()
     weights = {name: p.detach().clone() for name, p in method.named_parameters()}
+    note_call("loss(batch)")
     with seeded(0):
         loss = method.loss(batch)
     moved = [n for n, p in method.named_parameters() if n in weights and (p != weights[n]).any()]
@@ -795,7 +841,7 @@ def check_solves_toy_task(make: Make) -> None:
 
 
 def _toy_accuracy(method: FewShotMethod) -> float:
-    episode = _episode(method, noise=0.2, n=20, seed=2)
+    episode = _given_to(method, tasks=3, way=method.n_way or 5, shot=3, n=20, noise=0.2, seed=2)
     scores = _answer(method, *_embedded(method, episode))
     return (scores.argmax(dim=-1) == episode.query_labels).float().mean().item()
 

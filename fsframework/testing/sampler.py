@@ -26,6 +26,7 @@ from fsframework.interfaces.sampler import Control, TaskSampler
 from fsframework.testing._example import given_pool, note_call, shown, size
 from fsframework.testing._random import global_states, scramble
 from fsframework.testing._suite import (
+    OTHER_IMAGES,
     ConformanceError,
     Make,
     NotApplicable,
@@ -124,7 +125,7 @@ def _require_equal(found: TaskSet, expected: TaskSet, message: str) -> None:
 
 @suite.check()
 def check_request_honoured(make: Make) -> None:
-    """``draw`` returns the requested numbers of tasks, ways, shots and queries."""
+    """``draw`` returns as many tasks, ways, shots and queries as asked, and the same again."""
     sampler = _made(make)
     try:
         tasks = _draw(sampler)
@@ -134,8 +135,7 @@ def check_request_honoured(make: Make) -> None:
         pool = _pool(sampler)
         raise ConformanceError(
             f"it draws no task from {pool!r} with the metadata columns "
-            f"{', '.join(pool.metadata) or 'none'}: {error}; if it needs other images, words or "
-            "columns, give them with --pool"
+            f"{', '.join(pool.metadata) or 'none'}: {error}; {OTHER_IMAGES}"
         ) from None
     require(isinstance(tasks, TaskSet), f"it must be a TaskSet, not {type(tasks).__name__}")
     found = {"n_tasks": len(tasks)}
@@ -144,6 +144,9 @@ def check_request_honoured(make: Make) -> None:
         found[name], asked[name] = getattr(tasks, name), getattr(sampler, name)
     wrong = {name: found[name] for name in asked if found[name] != asked[name]}
     require(not wrong, f"asked for {asked}, draw returns {wrong}")
+    _require_equal(
+        _draw(_made(make)), tasks, "the same seed gives other tasks a second time (use task_rng)"
+    )
 
 
 @suite.check(after=[check_request_honoured])
@@ -172,7 +175,10 @@ def _answers(make: Make) -> dict[str, str]:
 
 @suite.check(after=[check_images_distinct])
 def check_seed_matters(make: Make) -> None:
-    """Another seed gives different tasks."""
+    """Another seed gives different tasks.
+
+    If the sampler is ``independent``, no two of 100 tasks are equal, of one seed or of two.
+    """
     drawn = {seed: _draw(make(), _TASKS, seed).digest for seed in (0, 1, 256, 2**16, 2**31)}
     for seed, digest in drawn.items():
         same = seed and digest == drawn[0]
@@ -256,7 +262,10 @@ def check_prefix(make: Make) -> None:
 
 @suite.check(after=[check_images_distinct])
 def check_no_number(make: Make) -> None:
-    """``n_tasks=None`` gives all tasks, or an ``OptionError`` if their number is unlimited."""
+    """``n_tasks=None`` gives all tasks, or an ``OptionError`` if their number is unlimited.
+
+    It takes at most 20 seconds.
+    """
     try:
         pool = _pool(make())
         note_call(f"draw({_shown(pool, make())}, None, 0)")
@@ -268,13 +277,16 @@ def check_no_number(make: Make) -> None:
 
 @suite.check(after=[check_request_honoured])
 def check_impossible(make: Make) -> None:
-    """An impossible request soon raises ``InfeasibleTask`` with a reason."""
+    """An impossible request raises ``InfeasibleTask`` with a reason, within 20 seconds.
+
+    Too few classes are impossible, and so are too few images in each class.
+    """
     sampler = _made(make)
     whole = _pool(sampler)
     classes, images = len(whole.class_names), sampler.n_shot + sampler.n_query - 1
     for what, pool in (
-        (f"{sampler.n_way - 1} classes, too few", _part(whole, sampler.n_way - 1)),
-        (f"{images} images in each class, too few", _part(whole, classes, images)),
+        (f"too few classes, {sampler.n_way - 1}", _part(whole, sampler.n_way - 1)),
+        (f"too few images in each class, {images}", _part(whole, classes, images)),
     ):
         note_call(f"draw(pool, {_TASKS}, 0), with {what}")
         try:

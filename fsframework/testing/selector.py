@@ -33,7 +33,7 @@ _CAPTIONS = (
 
 @suite.check()
 def check_one_set_a_caption(make: Make) -> None:
-    """``select`` returns a list with one frozenset per caption."""
+    """``select`` returns a list with one frozenset per caption, the same again each time."""
     found = make().select(_CAPTIONS)
     require(isinstance(found, list), f"it must be a list, not {type(found).__name__}")
     count = len(_CAPTIONS)
@@ -43,11 +43,16 @@ def check_one_set_a_caption(make: Make) -> None:
             isinstance(words, frozenset),
             f"the words of a caption must be a frozenset, not {type(words).__name__}",
         )
+    for caption, words, again in zip(_CAPTIONS, found, make().select(_CAPTIONS), strict=True):
+        require(
+            words == again,
+            f"{caption!r} has the words {sorted(words)}, a second time {sorted(again)}",
+        )
 
 
 @suite.check(after=[check_one_set_a_caption])
 def check_words(make: Make) -> None:
-    """Words are non-empty strings without surrounding spaces."""
+    """Words are non-empty strings without surrounding spaces, semicolons or line breaks."""
     require_words(make().select(_CAPTIONS))
 
 

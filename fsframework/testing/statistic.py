@@ -73,19 +73,24 @@ def _with(outcomes: Outcomes, predictions: IntArray) -> Outcomes:
 
 @suite.check()
 def check_one_number_a_task(make: Make) -> None:
-    """``per_task`` returns one finite float per task."""
+    """``per_task`` returns one finite float per task, the same again for the same outcomes."""
     outcomes = _outcomes()
     values = _values(make(), outcomes)
     require(isinstance(values, np.ndarray), f"it must be an array, not {type(values).__name__}")
     require(np.issubdtype(values.dtype, np.floating), f"it must be of floats, not {values.dtype}")
     expected = (len(outcomes),)
     require(values.shape == expected, f"it must have shape {expected}, not {values.shape}")
-    require(np.isfinite(values).all(), f"it must be finite, not {values.tolist()}")
+    require(np.isfinite(values).all(), f"it must be finite, not {shown(values)}")
+    _require_equal(
+        _values(make(), outcomes),
+        values,
+        "the same outcomes have another value a second time (does it draw random numbers?)",
+    )
 
 
 @suite.check(after=[check_one_number_a_task])
 def check_bounds(make: Make) -> None:
-    """Every value is within ``bounds``, from all wrong to all right."""
+    """Every value is within ``bounds``, which ascend, from all wrong to all right."""
     statistic = make()
     low, high = statistic.bounds
     require(low < high, f"bounds must ascend, not {statistic.bounds}")
@@ -120,7 +125,10 @@ def check_direction(make: Make) -> None:
 
 @suite.check(after=[check_one_number_a_task])
 def check_own_interval(make: Make) -> None:
-    """An interval of its own holds the mean, stays within ``bounds`` and grows with the level."""
+    """An interval of its own holds the mean, stays within ``bounds`` and grows with the level.
+
+    The same outcomes have the same interval. A statistic without one returns ``None``.
+    """
     statistic, outcomes = make(), _many()
     found = [statistic.interval(outcomes, level) for level in (0.5, 0.95)]
     again = [make().interval(outcomes, level) for level in (0.5, 0.95)]
@@ -147,7 +155,7 @@ def check_single_task(make: Make) -> None:
 
 @suite.check(after=[check_one_number_a_task])
 def check_other_shapes(make: Make) -> None:
-    """Any number of ways and queries works: 2 ways of 1 query, 7 ways of 3."""
+    """Any number of ways and queries works: 2 ways of 1 query, 7 of 3, 20 of 15."""
     for n_way, n_query in ((2, 1), (7, 3), (20, 15)):
         values = _values(make(), toy_outcomes(4, n_way, n_query))
         require(
@@ -156,7 +164,7 @@ def check_other_shapes(make: Make) -> None:
         )
 
 
-@suite.check(after=[check_one_number_a_task])
+@suite.check(after=[check_bounds])
 def check_tasks_independent(make: Make) -> None:
     """The value of a task does not depend on the other tasks."""
     together = _values(make(), _outcomes())

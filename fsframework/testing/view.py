@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fsframework._calls import seeded
 from fsframework.interfaces.views import ViewMaker, Views
+from fsframework.testing._example import note_call
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
 
 suite = Suite(ViewMaker)
@@ -24,6 +25,7 @@ def _images(n: int = 4, size: int = 30, seed: int = 0) -> Tensor:
 
 
 def _made(make: Make, images: Tensor, seed: int = 0) -> Views:
+    note_call(f"make(images {tuple(images.shape)})")
     with seeded(seed), torch.no_grad():
         views: Views = make().make(images.clone())
     return views
@@ -77,7 +79,10 @@ def _require_images(views: Tensor, first: tuple[int, int], name: str) -> None:
 
 @suite.check(after=[check_views])
 def check_applied(make: Make) -> None:
-    """``applied`` is int64 ``(n, n_views)``, in 0..n_kinds - 1, and over many images all occur."""
+    """``applied`` is int64 ``(n, n_views)``, in 0..n_kinds - 1, and over many images most occur.
+
+    Equal views of an image have equal numbers; if ``together``, all views of an image have one.
+    """
     maker = make()
     applied = _made(make, _images(2)).applied
     require(applied.dtype == torch.int64, f"applied must be int64, not {applied.dtype}")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -384,7 +387,50 @@ class Nth(Statistic):
         return np.sort(outcomes.class_accuracy, axis=1)[:, self.n]
 
 
+def test_results_travel_to_processes_without_what_was_swept(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import torch\nfrom fsframework.interfaces import FewShotMethod\n"
+        "class Mine(FewShotMethod):\n    weightless = True\n"
+        "    def scores(self, support, query):\n"
+        "        return -torch.cdist(query, support.mean(dim=2))\n"
+    )
+    asked = {"method": ["mine", "ncc"], "backbone": torch.nn.AdaptiveAvgPool2d(4)}
+    found = fsf_api.sweep(**PLAIN, **asked, plugins=[file], progress=False)
+    assert not found.failures
+    compared = fsf_api.compare(found.runs, "acc-random")
+    values = [found, found.runs, found.runs[0].estimates, found.runs[0].outcomes, compared]
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        again = pool.submit(pickle.loads, pickle.dumps(values)).result()
+    assert repr(again) == repr(values)
+
+
 def test_one_run_is_not_given_two_values_of_a_statistic(tmp_path: Path) -> None:
     asked = [[{"name": Nth, "n": n}] for n in (0, 4)]
     with pytest.raises(OptionError, match="'nth'"):
         fsf_api.sweep(method="ncc", statistics=asked, runs_dir=tmp_path, **FEW)
+
+
+def test_a_grid_may_name_groups_of_options_and_start_from_the_record_of_a_run(
+    fsf: Fsf, tmp_path: Path
+) -> None:
+    (tmp_path / "base.toml").write_text(
+        'sampler = "random"\ntasks = 9\nway = 2\nqueries = 2\n[training]\nepochs = 0\n'
+        '[dataset]\nname = "planted"\nn_per_class = 8\nsize = 16\n'
+    )
+    (tmp_path / "grid.toml").write_text(
+        'include = ["base.toml"]\n[method.steep]\nlike = "r2d2"\ninitial_alpha = 20.0\n'
+        '[grid]\nmethod = ["r2d2", "steep"]\n"image-size" = [16]\n'
+        '[[exclude]]\nmethod = "r2d2"\n'
+    )
+    done = fsf("sweep", "--config", "grid.toml", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [row["tags"]["method"] for row in told["rows"]] == ["steep"]
+    [folder] = [Path(one["folder"]) for one in told["experiments"]]
+    again = fsf("run", "--config", str(folder / "run.json"), "--name", "named", "--json")
+    assert again.returncode == 0, again.stderr
+    named = Path(json.loads(again.stdout)["folder"]) / "run.json"
+    listed = fsf("sweep", "--config", str(named), "--shot", "5,1", "--dry-run", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert len(json.loads(listed.stdout)["experiments"]) == 2

@@ -4,6 +4,7 @@ import csv
 import functools
 import importlib.util
 import json
+import random
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ import pytest
 
 import fsframework as fsf
 from fsframework.errors import OptionError
-from fsframework.interfaces import Statistic
+from fsframework.interfaces import AttributeDetector, Statistic
 from fsframework.testing import (
     ConformanceError,
     check_component,
@@ -21,6 +22,7 @@ from fsframework.testing import (
     toy_outcomes,
 )
 from fsframework.testing.statistic import check_way_order, suite
+from tests.testing.test_method import Nearest
 from tests.testing.test_sampler import Consecutive, Uniform, Wordy
 from tests.testing.test_statistic import Spread
 
@@ -191,6 +193,65 @@ def test_the_command_takes_a_pool_and_tells_code_that_fails_alike(fsf, mine):
     assert fsf("plugins", "check", "--all", "--pool", mine / "toy.csv").returncode == 2
 
 
+class OfColumn(AttributeDetector):
+    """The word in a column that the toys lack."""
+
+    consumes = "records"
+
+    def detect(self, images):
+        return [frozenset({record.metadata["place"]}) for record in images]
+
+
+def test_a_detector_that_needs_a_column_is_checked_on_the_authors_records(mine):
+    message = failed(OfColumn, "check_one_set_an_image").message
+    for told in ("KeyError: 'place'", "test_explained.py, line ", "--pool"):
+        assert told in message
+    pool = fsf.pool(f"csv:{mine / 'toy.csv'}", split="all")
+    assert not [one for one in check_component(OfColumn, pool=pool) if not one.passed]
+
+
+class Centred(Nearest):
+    """Shifts queries by their mean: they depend on each other."""
+
+    def scores(self, support, query):
+        return super().scores(support, query - query.mean(dim=1, keepdim=True))
+
+
+class Undefined(Nearest):
+    """Divides by the deviation of the shots, which one shot has not."""
+
+    def scores(self, support, query):
+        spread = support.var(dim=2, correction=0).mean(dim=(1, 2))
+        return super().scores(support, query) / spread[:, None, None]
+
+
+@pytest.mark.parametrize(
+    ("method", "check", "sizes"),
+    [
+        (Centred, "check_queries_independent", (1, 2, 1, 2)),
+        (Undefined, "check_other_shapes", (1, 2, 1, 1)),
+    ],
+)
+def test_a_method_fails_in_the_smallest_episode(method, check, sizes):
+    result = failed(method, check)
+    expected = zip(("tasks", "ways", "shots", "queries"), sizes, strict=True)
+    assert result.sizes == dict(expected)
+    with pytest.raises(ConformanceError):
+        exec(result.code, {})
+
+
+class Noisy(Statistic):
+    """Draws random numbers."""
+
+    def per_task(self, outcomes):
+        return outcomes.class_accuracy.mean(axis=1) * random.random()
+
+
+def test_random_numbers_are_told_once():
+    failing = [one.name for one in check_component(Noisy) if not one.passed]
+    assert failing == ["check_one_number_a_task"]
+
+
 def test_pytest_shows_the_smallest_example(tmp_path):
     (tmp_path / "test_it.py").write_text(
         "from fsframework.testing import parametrize_with_checks\n"
@@ -208,7 +269,7 @@ def test_pytest_shows_the_smallest_example(tmp_path):
 SMALLEST = {"tasks": 1, "ways": 2, "shots": 1, "queries": 1, "images": 1}
 
 
-@pytest.mark.parametrize("make", [Spread, Uniform, Consecutive, Wordy])
+@pytest.mark.parametrize("make", [Spread, Uniform, Consecutive, Wordy, Nearest])
 def test_a_sound_component_passes_in_the_smallest_example(make):
     with example(**SMALLEST):
         assert not [one for one in check_component(make) if not one.passed]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fsf_benchmarks._open_intervals import OpenIntervals
     from fsf_benchmarks._running import FinishedBenchmark, run_benchmark
     from fsf_benchmarks._section import PrintedValues
+    from fsf_benchmarks._similarity import Templates, measure_similarities
 
 __all__ = [
     "Contexts",
@@ -21,7 +22,9 @@ __all__ = [
     "MetaCoCo",
     "OpenIntervals",
     "PrintedValues",
+    "Templates",
     "beside_printed",
+    "measure_similarities",
     "printed_of_runs",
     "printed_values",
     "run_benchmark",
@@ -30,15 +33,17 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOME = {
-    "printed_values": "_beside",
-    "printed_of_runs": "_beside",
-    "beside_printed": "_beside",
-    "PrintedValues": "_section",
     "Contexts": "_contexts",
     "FewStab": "_fewstab",
     "FinishedBenchmark": "_running",
     "MetaCoCo": "_metacoco",
     "OpenIntervals": "_open_intervals",
+    "PrintedValues": "_section",
+    "Templates": "_similarity",
+    "beside_printed": "_beside",
+    "measure_similarities": "_similarity",
+    "printed_of_runs": "_beside",
+    "printed_values": "_beside",
     "run_benchmark": "_running",
 }
 """The module of each name; accessing a name imports only its module."""

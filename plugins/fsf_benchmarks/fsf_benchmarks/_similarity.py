@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
-from fsframework.api.experiments import Experiment
+from fsframework.api.experiments import Description, Experiment
 from fsframework.api.models import resolve_device
 from fsframework.api.session import Session
 from fsframework.api.stores import Rows, records_of
@@ -160,9 +160,8 @@ class Templates:
 
 
 def measure_similarities(
-    experiment: Experiment,
-    session: Session,
-    templates: Templates,
+    described: Description,
+    templates: Templates | None = None,
     *,
     splits: Sequence[str] = (),
     column: str | None = None,
@@ -174,9 +173,9 @@ def measure_similarities(
     interrupted call resumes where it stopped.
 
     Args:
-        experiment: names the data set, the detector, which must be an ``ImageTextModel`` too, and
-            the device.
-        templates: templates of the texts.
+        described: by ``fsframework.describe``, with the data set, a detector, which must be an
+            ``ImageTextModel`` too, and the device.
+        templates: of the texts.
         splits: splits whose images are measured; by default all.
         column: metadata column of the contexts; by default ``context`` if there is one.
         batch_size: images per batch; by default 16 on a CPU and 64 on a GPU.
@@ -188,6 +187,8 @@ def measure_similarities(
     """
     if batch_size is not None and batch_size < 1:
         raise OptionError(f"batch_size must be at least 1, not {batch_size}")
+    templates = templates or Templates()
+    experiment, session = described.experiment, described.session
     dataset: Dataset = experiment.dataset.create()
     if column is None and "context" in dataset.metadata:
         column = "context"

@@ -115,7 +115,7 @@ def similarity(  # noqa: PLR0913 - a parameter per option
     )
     from fsf_reports import check_figure
     from fsframework.api.components import Given
-    from fsframework.api.experiments import given_tree, merged, resolved
+    from fsframework.api.experiments import Description, given_tree, merged, resolved
     from fsframework.cli import render
 
     if output is not None:
@@ -132,15 +132,15 @@ def similarity(  # noqa: PLR0913 - a parameter per option
         tree = merged(named, tree)
     tree = merged(tree, given_tree({"detector": _CLIP}, "default"))
     session = session_of(context)
-    experiment = resolved(tree, session)
+    described = Description(resolved(tree, session), session)
     found = measure_similarities(
-        experiment, session, templates, splits=splits, column=column, batch_size=batch_size
+        described, templates, splits=splits, column=column, batch_size=batch_size
     )
     if output is not None:
         write_similarities(found, output)
     if figure is not None:
         _draw(found, figure)
-    dataset = str(experiment.options["dataset"]["name"])
+    dataset = str(described.options["dataset"]["name"])
     groups = list(found.groups())
     name = SIMILARITIES.get(dataset, "")
     printed = printed_similarities().get(name)

@@ -8,23 +8,24 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 import fsframework as fsf
-from fsf_prediction.files import SupportFiles, place_of
-from fsframework.api.experiments import resolved
+from fsf_prediction.files import SupportFiles, find_queries, find_support, place_of
+from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.models import Model, model_of
+from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.values import FloatArray, IntArray, UInt8Array
 
 if TYPE_CHECKING:
-    from fsframework.api.session import Session
+    from fsframework.api.arguments import Arguments
     from fsframework.interfaces import Dataset
 
-__all__ = ["MOST_DRAWS", "Predictions", "draws_of", "predict_files"]
+__all__ = ["MOST_DRAWS", "Predictions", "draws_of", "predict", "predict_files"]
 
 _KEYS = (
     *("method", "backbone", "model", "training", "image_size", "seed", "task_seed"),
@@ -129,6 +130,38 @@ def draws_of(sizes: Sequence[int], seed: int) -> list[list[IntArray]]:
         [order[(draw * shot + np.arange(shot)) % len(order)] for order in orders]
         for draw in range(number)
     ]
+
+
+def predict(
+    files: Sequence[str | Path],
+    support: str | Path,
+    *,
+    config: str | Path | Mapping[str, Any] | None = None,
+    plugins: Sequence[str | Path] = (),
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
+    **arguments: Unpack[Arguments],
+) -> Predictions:
+    """Classify images from a few examples per class, as ``fsf predict`` does.
+
+    Args:
+        files: images, folders of images, and patterns.
+        support: folder with one sub-folder of images per class.
+        config: a TOML file, or a mapping of the same shape; other arguments take precedence.
+        plugins: Python files whose plugin classes are loaded too.
+        cache_dir: where pretrained weights and features are cached.
+        progress: whether progress is shown on standard error.
+        **arguments: those of ``fsframework.run`` that concern the model: ``model``, or ``method``
+            and ``backbone``; ``image_size``, ``broken``, ``seed``, ``device``, ``offline``.
+
+    Raises:
+        OptionError: an option does not apply to a prediction.
+        DataError: a file does not exist or cannot be read.
+    """
+    session = open_session(cache_dir=cache_dir, plugins=plugins, progress=progress)
+    queries = find_queries([str(file) for file in files])
+    tree = tree_of_call(arguments, config)
+    return predict_files(tree, session, find_support(Path(support)), queries)
 
 
 def predict_files(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_reports._altair import Altair, chart, vega_lite
+    from fsf_reports._citing import cite
     from fsf_reports._declared import print_table
     from fsf_reports._figures import figure
     from fsf_reports._page.writer import HtmlPage
@@ -43,6 +44,7 @@ __all__ = [
     "chart",
     "check_figure",
     "check_tables",
+    "cite",
     "figure",
     "print_table",
     "report",
@@ -55,13 +57,6 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOME = {
-    "save_tables": "_saving",
-    "save_figure": "_saving",
-    "check_tables": "_saving",
-    "check_figure": "_saving",
-    "print_table": "_declared",
-    "report": "_report",
-    "Report": "_report",
     "Altair": "_altair",
     "DataAndWords": "_sections.data",
     "Figures": "_sections.figures",
@@ -72,11 +67,19 @@ _HOME = {
     "Notes": "_sections.notes",
     "PlainTables": "_table_files",
     "Provenance": "_sections.provenance",
+    "Report": "_report",
     "Submission": "_sections.submission",
     "Tasks": "_sections.tasks",
     "Training": "_sections.training",
     "chart": "_altair",
+    "check_figure": "_saving",
+    "check_tables": "_saving",
+    "cite": "_citing",
     "figure": "_figures",
+    "print_table": "_declared",
+    "report": "_report",
+    "save_figure": "_saving",
+    "save_tables": "_saving",
     "table": "_tables",
     "vega_lite": "_altair",
 }

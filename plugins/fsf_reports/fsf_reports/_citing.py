@@ -13,9 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["citations"]
+from fsframework.api.session import Workspace
+from fsframework.errors import RecordError
+
+if TYPE_CHECKING:
+    from fsf_reports._report import Reportable
+
+__all__ = ["citations", "cite"]
 
 _SOURCE = re.compile(r"\bSource: (.*?)(?:\n\n|\Z)", re.DOTALL)
 _NAME = r"[A-ZÀ-ÖØ-Þ][\w'’-]+(?: [A-Z][\w'’-]+)*"
@@ -79,6 +86,26 @@ def _known() -> Mapping[str, str]:
     text = resources.files("fsf_reports").joinpath("references.bib").read_text("utf-8")
     entries = re.finditer(r"^@\w+\{(\w+),.*?^\}", text, re.DOTALL | re.MULTILINE)
     return {entry[1]: entry[0] for entry in entries}
+
+
+def cite(results: Reportable | Iterable[Reportable], *, runs_dir: str | Path | None = None) -> str:
+    """Return BibTeX of what finished runs used: their plugins, data, intervals, and this software.
+
+    Args:
+        results: as for ``report``; those that are not finished are left out.
+        runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
+
+    Raises:
+        RecordError: a run does not exist, or none is finished.
+    """
+    from fsf_reports._report import opened_runs
+
+    found = list(opened_runs(results, Workspace.default(runs_dir).runs))
+    done = [run.record for run in found if run.record.status != "unfinished"]
+    if not done:
+        first = found[0].name if found else results
+        raise RecordError(f"nothing to cite: {first} is not finished")
+    return citations([record.to_json() for record in done])
 
 
 def citations(records: Iterable[Mapping[str, Any]], data: Mapping[str, str] | None = None) -> str:

@@ -69,7 +69,7 @@ def figure(  # noqa: PLR0913 - an option each
     runs_dir: str | Path | None = None,
     plugins: Sequence[str | Path] = (),
 ) -> FigureDeclaration:  # fmt: skip
-    """Declare a figure of runs; ``fsframework.save_figure`` draws it, a notebook shows it.
+    """Declare a figure of runs; ``save_figure`` draws it, a notebook shows it.
 
     Args:
         name: one of ``fsf figure --list``, such as ``arms`` or ``intervals``.

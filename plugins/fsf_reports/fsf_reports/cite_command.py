@@ -8,7 +8,6 @@ import click
 
 from fsf_reports._options import runs_argument
 from fsframework.cli.options import command, shared
-from fsframework.errors import RecordError
 
 __all__ = ["cite"]
 
@@ -29,14 +28,13 @@ def cite(run_list: tuple[str, ...], runs_dir: Path) -> None:
       fsf cite method=renet
       fsf cite runs > software.bib
     """
-    from fsf_reports._citing import citations
+    from fsf_reports._citing import cite as citations
     from fsf_reports._report import opened_runs
     from fsf_statistics import labelled_results
 
     found = list(opened_runs(labelled_results(run_list, runs_dir), runs_dir))
     done = [run for run in found if run.record.status != "unfinished"]
-    if not done:
-        raise RecordError(f"nothing to cite: {run_list[0]} is not finished")
+    text = citations(found)
     if left := [run.name for run in found if run not in done]:
         click.echo(f"note: left out, not finished: {', '.join(left)}", err=True)
-    click.echo(citations([run.record.to_json() for run in done]))
+    click.echo(text)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fsf_statistics._answers import rank_agreements
     from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
     from fsf_statistics._worst_class import WorstClassAccuracy
+    from fsf_statistics.accuracies import Reading, read_accuracies
     from fsf_statistics.breakdowns import Breakdown, breakdown
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         headline_of_runs,
         limits_of,
     )
+    from fsf_statistics.imported_runs import import_accuracies
     from fsf_statistics.planning import TaskSupply, best_queries
     from fsf_statistics.queries import QueryPlan, plan_queries
     from fsf_statistics.query_variance import QueryVariance, pilot_of
@@ -55,6 +57,7 @@ __all__ = [
     "QueryPlan",
     "QueryVariance",
     "RankAgreement",
+    "Reading",
     "TaskSupply",
     "WorstClassAccuracy",
     "best_queries",
@@ -65,6 +68,7 @@ __all__ = [
     "head_of_fact",
     "headline",
     "headline_of_runs",
+    "import_accuracies",
     "kept_pairs",
     "labelled_results",
     "limits_of",
@@ -74,6 +78,7 @@ __all__ = [
     "rank",
     "rank_agreements",
     "rank_correlations",
+    "read_accuracies",
     "sets_of",
     "spearman",
     "tasks_told_apart",
@@ -97,6 +102,7 @@ _HOME = {
     "QueryPlan": "queries",
     "QueryVariance": "query_variance",
     "RankAgreement": "ranking",
+    "Reading": "accuracies",
     "TaskSupply": "planning",
     "WorstClassAccuracy": "_worst_class",
     "best_queries": "planning",
@@ -105,10 +111,11 @@ _HOME = {
     "facts_of": "task_sets",
     "harmful_pairs": "harm",
     "head_of_fact": "task_sets",
-    "kept_pairs": "harm",
-    "labelled_results": "sources",
     "headline": "headlines",
     "headline_of_runs": "headlines",
+    "import_accuracies": "imported_runs",
+    "kept_pairs": "harm",
+    "labelled_results": "sources",
     "limits_of": "headlines",
     "options_of_tasks": "task_sets",
     "pilot_of": "query_variance",
@@ -116,6 +123,7 @@ _HOME = {
     "rank": "ranking",
     "rank_agreements": "_answers",
     "rank_correlations": "ranking",
+    "read_accuracies": "accuracies",
     "sets_of": "task_sets",
     "spearman": "ranking",
     "tasks_told_apart": "task_sets",

@@ -120,7 +120,9 @@ def accuracy_files(folder: Path) -> list[Path]:
     return sorted(found, key=lambda p: _natural(str(p.relative_to(folder))))
 
 
-def read_accuracies(paths: Sequence[Path], how: Reading | None = None) -> list[TaskAccuracies]:
+def read_accuracies(
+    paths: Sequence[str | Path], how: Reading | None = None
+) -> list[TaskAccuracies]:
     """Read accuracies of tasks from files, and from folders with files below them.
 
     A ``.pt`` file holds one 1-d tensor; CSV (its first line names the columns) and Parquet hold a
@@ -136,7 +138,7 @@ def read_accuracies(paths: Sequence[Path], how: Reading | None = None) -> list[T
     if how.layout is not None:
         _check_layout(how.layout)
     found: list[tuple[str, str, Path, _Column]] = []
-    for path in paths:
+    for path in map(Path, paths):
         if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises an error for long names
             if how.task_set is not None:
                 raise OptionError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,58 @@ from fsf_statistics.accuracies import TaskAccuracies
 from fsframework.api.components import component
 from fsframework.api.imports import ArmRecord, ImportedRecord, RunRecord, save_import
 from fsframework.api.running import Run
-from fsframework.api.session import Session
+from fsframework.api.running import runs as all_runs
+from fsframework.api.session import Session, open_session
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.results import MethodResult
 from fsframework.values import digest_of
 
-__all__ = ["ARM", "save_accuracies"]
+__all__ = ["ARM", "import_accuracies", "save_accuracies"]
 
 ARM = "tasks"
 """The name of the only arm of such runs."""
+
+
+def import_accuracies(
+    read: Sequence[TaskAccuracies],
+    runs_dir: str | Path | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> tuple[list[Run], list[str]]:
+    """Make one run per method, or find the run of an equal import; all or none.
+
+    Args:
+        read: by ``read_accuracies``.
+        runs_dir: where runs are written; by default ``FSF_RUNS``, else ``./runs``.
+        given: options from the user, for the records.
+
+    Returns:
+        The runs, and a sentence for each that differs from an earlier import of its name.
+    """
+    session = open_session(runs_dir=runs_dir, progress=False)
+    earlier = [run for run in all_runs(runs_dir) if run.record.status == "imported"]
+    runs, notes = [], []
+    try:
+        for one in read:
+            run = save_accuracies(session, one, given or {})
+            runs.append(run)
+            others = [old.name for old in earlier if _is_same(old, one) and old.name != run.name]
+            if others and not run.reused:
+                notes.append(
+                    f"{run.name}: other accuracies of this method and tasks are stored as "
+                    + ", ".join(sorted(others))
+                )
+    except BaseException:
+        for run in runs:
+            if not run.reused:
+                shutil.rmtree(run.folder, ignore_errors=True)
+        raise
+    return runs, notes
+
+
+def _is_same(run: Run, read: TaskAccuracies) -> bool:
+    imported = run.record.imported
+    named = [arm.name for arm in run.record.arms.values()]
+    return imported is not None and imported.method == read.method and named == [read.task_set]
 
 
 def save_accuracies(session: Session, read: TaskAccuracies, given: Mapping[str, Any]) -> Run:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fsf_statistics.accuracies import Reading, TaskAccuracies, read_accuracies
-from fsf_statistics.cli.import_accuracies import import_all
+from fsf_statistics.imported_runs import import_accuracies
 from fsf_statistics.sources import read_results
 from fsframework.errors import DataError, OptionError
 from fsframework.records import RunRecord
@@ -171,7 +171,7 @@ def test_files_that_do_not_fit_together(tmp_path: Path) -> None:
 def test_a_run_of_each_and_none_is_replaced(tmp_path: Path) -> None:
     path, runs = table(tmp_path / "t.csv", "a/b,c\n50,60\n70,80\n"), tmp_path / "runs"
     read = read_accuracies([path], Reading(scope="open", n_images=40))
-    written, notes = import_all(read, runs, {})
+    written, notes = import_accuracies(read, runs, {})
     assert notes == []
     run = written[0]
     assert run.name.startswith("a-b-t-")
@@ -182,11 +182,11 @@ def test_a_run_of_each_and_none_is_replaced(tmp_path: Path) -> None:
     assert (found.value, found.scope, found.n_tasks, found.n_images) == (0.6, "open", 2, 40)
     outcomes = Outcomes.load(run.folder / "outcomes-tasks.parquet")
     assert outcomes.task_accuracy.tolist() == [0.5, 0.7]
-    again, notes = import_all(read, runs, {})
+    again, notes = import_accuracies(read, runs, {})
     assert [r.record.created for r in again] == [r.record.created for r in written]
     assert (all(r.reused for r in again), notes) == (True, [])
     table(path, "a/b,c\n50,60\n70,90\n")
-    changed, [note] = import_all(read_accuracies([path], Reading(scope="open")), runs, {})
+    changed, [note] = import_accuracies(read_accuracies([path], Reading(scope="open")), runs, {})
     assert changed[1].folder != written[1].folder
     assert written[1].folder.exists()
     assert written[1].name in note
@@ -205,5 +205,5 @@ def test_nothing_is_left_of_an_import_that_fails(
 
     monkeypatch.setattr(RunRecord, "save", fails)
     with pytest.raises(OSError, match="the disk"):
-        import_all(read, tmp_path / "runs", {})
+        import_accuracies(read, tmp_path / "runs", {})
     assert list((tmp_path / "runs").iterdir()) == []

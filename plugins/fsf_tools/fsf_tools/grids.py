@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fsframework.api.components import kind_of, plain_tree
+from fsframework.api.components import Given, kind_of
 from fsframework.api.experiments import given_tree
 from fsframework.errors import OptionError, argument, close_matches
 
@@ -21,6 +21,7 @@ __all__ = [
     "axes_of_table",
     "check_conditions",
     "combinations_of",
+    "plain_tree",
     "read_overrides",
     "shown",
     "split_values",
@@ -50,6 +51,15 @@ def split_values(text: str) -> list[str]:
     return values
 
 
+def plain_tree(tree: Any) -> Any:
+    """Return a tree of ``Given`` with the bare values as leaves."""
+    if isinstance(tree, Mapping):
+        return {key: plain_tree(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [plain_tree(value) for value in tree]
+    return tree.value if isinstance(tree, Given) else tree
+
+
 def axes_of_table(table: Any) -> dict[str, list[Any]]:
     """Return the axes in the table ``grid`` of a configuration file, whose leaves are ``Given``.
 
@@ -58,7 +68,7 @@ def axes_of_table(table: Any) -> dict[str, list[Any]]:
     """
     if not isinstance(table, Mapping):
         raise OptionError("grid must be a table of lists: [grid], then method = [...]")
-    found = {key: plain_tree(node) for key, node in _leaves_of(table, "")}
+    found = {key.replace("-", "_"): plain_tree(node) for key, node in _leaves_of(table, "")}
     return {k: list(v) if isinstance(v, (list, tuple)) else [v] for k, v in found.items()}
 
 

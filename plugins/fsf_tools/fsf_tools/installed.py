@@ -215,7 +215,7 @@ def _make(registry: Registry, plugin: Plugin, name: str, options: Mapping[str, A
         return installed_command(plugin.name)
     kind = plugin.kind
     own = {f"{kind}.{key.removeprefix(f'{kind}.')}": value for key, value in options.items()}
-    return component(registry, kind, given_tree({kind: name, **own}, "call")[kind]).create
+    return component(registry, kind, given_tree({f"{kind}.name": name, **own}, "call")[kind]).create
 
 
 def _find(registry: Registry, name: str, kind: str | None) -> list[Plugin]:

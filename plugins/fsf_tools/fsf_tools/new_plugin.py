@@ -142,6 +142,7 @@ def _dependencies(text: str) -> Iterator[str]:
             found.add(str(node.module).partition(".")[0])
     for module in sorted(found - sys.stdlib_module_names):
         distribution = module.replace("_", "-")
+        # No upper bounds: a contract that has changed is found when the plugin is loaded.
         yield f"{distribution}>={'.'.join(version(distribution).split('.')[:2])}"
 
 

@@ -16,12 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fsframework import Run, load_run
-from fsframework.api.experiments import Experiment
+from fsframework import Description, Run, load_run
 from fsframework.api.imports import ArmRecord, RunRecord, save_import
 from fsframework.api.opened import draw_tasks
 from fsframework.api.running import packaged_runs
-from fsframework.api.session import Session, Workspace
+from fsframework.api.session import Workspace
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.values import atomic_write, digest_of
 
@@ -33,8 +32,7 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*/[a-z0-9]+(-[a-z0-9]+)*")
 def publish_tasks(
     name: str,
     package: Path,
-    experiment: Experiment,
-    session: Session,
+    described: Description,
     *,
     licence: str,
     about: Sequence[str] = (),
@@ -44,7 +42,7 @@ def publish_tasks(
     Args:
         name: ``DATA/NAME-vN``.
         package: folder of the package, which is begun if it does not exist.
-        experiment: whose tasks are drawn.
+        described: whose tasks are drawn; see ``fsframework.describe``.
         licence: of the keys and words.
         about: what a reader must know, such as where the words are from.
 
@@ -53,6 +51,7 @@ def publish_tasks(
         OptionError: the name is malformed.
     """
     target = _target(name, package)
+    experiment, session = described.experiment, described.session
     arms, images = draw_tasks(experiment, session)
     pool, settings = images.pool, experiment.settings
     words = pool.attributes

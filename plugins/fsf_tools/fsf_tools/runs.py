@@ -258,6 +258,18 @@ def remove(run_list: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
         click.echo(f"removed {folder}")
 
 
+def remove_run(run: str | Path, runs_dir: str | Path | None = None) -> None:
+    """Remove a run with its weights and outcomes; cached stages stay.
+
+    Args:
+        run: what ``fsframework.load_run`` takes.
+        runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
+    """
+    from fsframework.api.running import run_folder
+
+    _remove(run_folder(run, runs_dir))
+
+
 def _remove(folder: Path) -> None:
     """Remove a run, even a damaged one; of a folder that is a link only the link is removed."""
     try:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from fsf_tools.experiment_keys import key_of_experiment
+from fsf_tools.grids import plain_tree
 from fsf_tools.queue import Ended, Item, SweepFolder, run_items
 from fsf_tools.searcher import Search, Searcher, Trial
 from fsf_tools.spaces import SearchSpace, read_space
@@ -23,14 +27,14 @@ from fsf_tools.sweeps import (
     sweep_of,
 )
 from fsf_tools.workers import portable
-from fsframework.api.components import Component, canonical, component, plain_tree
+from fsframework.api.components import Component, canonical, resolve_component
 from fsframework.api.experiments import Experiment, given_tree, merged, resolved
 from fsframework.api.running import Run, run_resolved
 from fsframework.api.session import Advance, Reporter, Session, Workspace
 from fsframework.errors import DataError, FsfError, OptionError, UnknownPlugin, argument, refusal
 from fsframework.interfaces.launcher import Launcher
 from fsframework.launchers.calls import text_of
-from fsframework.values import digest_of
+from fsframework.values import atomic_write, digest_of
 
 if TYPE_CHECKING:
     from fsframework.api.training import Epoch
@@ -43,6 +47,8 @@ _KEYS = ("search", "space", "trials", "objective")
 _TRIALS = 20
 _MOST_TRIALS = 100_000
 STUDY = "study.jsonl"
+SEARCHES = "search.json"
+"""File of a run with what came of the searches that chose its options."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +88,17 @@ def without_search(
     if "search" not in asked or "space" not in asked:
         has, lacks = ("search", "space") if "search" in asked else (next(iter(asked)), "search")
         raise OptionError(f"{argument(has)} needs {argument(lacks)} beside it")
-    try:
-        searcher = component(session.registry, "searcher", asked["search"])
-        searcher.create()
-    except UnknownPlugin as error:
-        raise UnknownPlugin(f"{error} (hint: pip install fsf-optuna has optuna)") from None
+    searcher = _searcher(session, asked["search"])
+    searcher.create()
     given = str(plain_tree(asked.get("trials", _TRIALS)))
     if not given.isdecimal() or not 0 < int(given) <= _MOST_TRIALS:
         raise OptionError(f"{argument('trials')} must be 1 to {_MOST_TRIALS:,}, not {given}")
     objective = str(plain_tree(asked.get("objective", "")))
     return SearchOptions(searcher, read_space(asked["space"]), int(given), objective), rest
+
+
+def _searcher(session: Session, request: Any) -> Component:
+    return resolve_component(session.registry, "searcher", request, where="search")
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +127,7 @@ class _Study:
         """Open the study, which other processes may have open as well."""
         folder = self.folder(session.workspace.runs)
         folder.mkdir(parents=True, exist_ok=True)
-        made: Searcher = component(session.registry, "searcher", self.searcher).create()
+        made: Searcher = _searcher(session, self.searcher).create()
         return made.open(folder / STUDY, self.space.space)
 
     def score(self, run: Run) -> float:
@@ -150,9 +157,11 @@ class _Watching(Reporter):
     def __init__(self, reporter: Reporter, goes_on: Callable[[int, float], bool]) -> None:
         self._reporter, self._goes_on, self._seen = reporter, goes_on, 0
 
-    def stage(self, name: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
+    @contextmanager
+    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
         """Report a stage."""
-        return self._reporter.stage(name, total, done)
+        with self._reporter.stage(name, total, done) as advance:
+            yield advance
 
     def say(self, text: str) -> None:
         """Report one line of text."""
@@ -259,6 +268,8 @@ class SearchedSweep:
         files = tuple(str(Path(file).absolute()) for file in self.plugins)
         found = {}
         for study, name in self._studies.items():
+            if self.launcher is not None:
+                study = replace(study, tree=portable(study.tree, name or "the search"))
             for number in range(self.options.trials):
                 key = f"{study.key}-{number:05d}"
                 label = f"trial {number + 1}" + (f" of {name}" if name else "")
@@ -330,7 +341,7 @@ class SearchedSweep:
         options = one.study.space.options(found.best.values)
         values = {key: value for key, value in found.best.values.items() if key not in one.tags}
         tags = {**one.tags, **{key: _short(value) for key, value in values.items()}}
-        tree = given_tree(options, f"search of {found.n_configurations} configurations")
+        tree = given_tree(options, f"search among {found.n_configurations}")
         return planned_over(one.name, tags, [tree, *one.layers], self.session)
 
     def listed(self) -> list[dict[str, str]]:
@@ -359,7 +370,7 @@ class _Chosen:
     @classmethod
     def of(cls, study: _Study, session: Session) -> _Chosen:
         """Read a study."""
-        searcher = component(session.registry, "searcher", study.searcher)
+        searcher = _searcher(session, study.searcher)
         trials = [one for one in study.open(session).trials() if one.state != "running"]
         return cls(study, trials, searcher.called, searcher.to_json())
 
@@ -381,7 +392,7 @@ class _Chosen:
         return len({canonical(dict(one.values)) for one in self.trials})
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a record keeps."""
+        """Return what a run keeps of it."""
         states = [one.state for one in self.trials]
         return {
             "searcher": dict(self.options),
@@ -403,12 +414,12 @@ def _sentences(facts: Mapping[str, Any]) -> tuple[str, str]:
     ends = {"stopped": "stopped early", "failed": "failed"}
     rest = [f"{facts[state]} {end}" for state, end in ends.items() if facts[state]]
     counted = f" ({', '.join(rest)})" if rest else ""
-    several = " and ".join(facts["space"])
+    several, number = " and ".join(facts["space"]), facts["configurations"]
     verb = "were" if len(facts["space"]) > 1 else "was"
     how = ", ".join(f"{key} {value}" for key, value in options.items())
     space = ", ".join(f"{key}={text}" for key, text in facts["space"].items())
     return (
-        f"{several} {verb} chosen among {facts['configurations']} configurations on validation "
+        f"{several} {verb} chosen among {number} configuration{'s' * (number > 1)} on validation "
         f"tasks{counted}",
         f"search: {name} ({how}) for the highest {facts['objective']} on tasks of the split "
         f"{facts['split']}, {facts['trials']} trials; space {space}",
@@ -416,21 +427,18 @@ def _sentences(facts: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _keep(run: Run, chosen: _Chosen) -> None:
-    """Write into a record how its options were chosen; a longer search replaces a shorter one."""
+    """Write into a run how its options were chosen; a longer search replaces a shorter one."""
     record, key, facts = run.record, chosen.study.key, chosen.to_json()
-    known = dict(record.given.get("search", {}))
-    if known.get(key) == facts:
-        return
-    old = _sentences(known[key]) if key in known else ()
+    file = run.folder / SEARCHES
+    known = msgspec.json.decode(file.read_bytes()) if file.exists() else {}
     caution, note = _sentences(facts)
-    cautions = [one for one in record.cautions if one not in (*old, caution)]
-    notes = [one for one in record.notes if one not in (*old, caution, note)]
-    replace(
-        record,
-        given={**record.given, "search": {**known, key: facts}},
-        notes=(*notes, caution, note),
-        cautions=(*cautions, caution),
-    ).save(run.folder)
+    if known.get(key) == facts and caution in record.cautions:
+        return
+    old = (caution, note, *(_sentences(known[key]) if key in known else ()))
+    atomic_write(file, json.dumps({**known, key: facts}, indent=1))
+    notes = [one for one in record.notes if one not in old]
+    cautions = [one for one in record.cautions if one not in old]
+    replace(record, notes=(*notes, caution, note), cautions=(*cautions, caution)).save(run.folder)
 
 
 def _read_again(result: Result) -> Result:
@@ -477,11 +485,12 @@ def searched_over(
         if isinstance(wrong, (OptionError, UnknownPlugin)):
             raise wrong
         study, first = None, own[0].resolved
+        learns = any(one.resolved is not None and one.resolved.learns for one in own)
         if wrong is None and first is not None:
             layers = [_split_of(first), *layers]
             group = canonical({key: tag for key, tag in tags.items() if key != seeds})
             if group not in studies:
-                studies[group] = _study_of(first, options, layers, told)
+                studies[group] = _study_of(first, options, layers, learns=learns)
             study = studies[group]
         made.append(_Combination(told, tags, layers, study, wrong))
     check(corners)
@@ -521,7 +530,8 @@ def _study_of(
     experiment: Experiment,
     options: SearchOptions,
     layers: Sequence[Mapping[str, Any]],
-    name: str,
+    *,
+    learns: bool,
 ) -> _Study:
     """Return the study of a combination."""
     statistics = experiment.statistics
@@ -530,10 +540,10 @@ def _study_of(
             f"{argument('objective', options.objective)} must be an estimate of "
             f"{', '.join(statistics)}, such as {next(iter(statistics))}-ARM"
         )
-    space = options.space.typed(experiment.options)
+    space = options.space.typed(experiment.options, learns=learns)
     data = experiment.dataset.create().fingerprint
     told = [options.searcher.to_json(), space.given, options.objective]
     key = digest_of("search", canonical(told), key_of_experiment(experiment, data))[:24]
     tree = merged(given_tree({"split": VALIDATION}, "search"), *layers)
     searcher = given_tree({"search": options.searcher.to_json()}, "search")["search"]
-    return _Study(key, searcher, space, options.objective, portable(tree, name))
+    return _Study(key, searcher, space, options.objective, tree)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from fsf_tools.grids import shown, split_values
+from fsf_tools.grids import plain_tree, shown, split_values
 from fsf_tools.searcher import Range, Space
-from fsframework.api.components import plain_tree
 from fsframework.api.experiments import ARGUMENTS, check_keys
 from fsframework.errors import OptionError, argument
 
@@ -49,15 +48,18 @@ class SearchSpace:
         named = ({**ends[0], key: name} for key in self.named for name in self.named[key])
         return map(self.options, chain(ends, named))
 
-    def typed(self, options: Mapping[str, Any]) -> SearchSpace:
+    def typed(self, options: Mapping[str, Any], *, learns: bool) -> SearchSpace:
         """Return the space with ranges of whole numbers where options demand them.
 
         Args:
             options: of the experiment with all smallest values.
+            learns: whether any experiment trains a model.
 
         Raises:
-            OptionError: an option with a range is no number, or has no effect.
+            OptionError: an option with a range is no number, or one has no effect.
         """
+        if not learns and (idle := [key for key in self.space if key.startswith("training.")]):
+            raise _wrong(idle[0], "has no effect, because nothing is trained")
         found: dict[str, Range | tuple[str, ...]] = {}
         for key, one in self.space.items():
             if isinstance(one, Range):

@@ -201,6 +201,6 @@ def sweep_status(context: click.Context, /, name: str, as_json: bool, **_: Any) 
 
     NAME is the name of the sweep, which it prints at its end.
     """
-    from fsf_tools.sweeps import listed_sweep
+    from fsf_tools.sweeps import sweep_status
 
-    _print_listed(name, listed_sweep(name, session_of(context)), as_json)
+    _print_listed(name, sweep_status(name, session_of(context).workspace.runs), as_json)

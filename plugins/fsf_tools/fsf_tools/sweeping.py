@@ -14,13 +14,13 @@ from fsf_tools.grids import (
     axes_of_table,
     check_conditions,
     combinations_of,
+    plain_tree,
     read_overrides,
     shown,
 )
 from fsf_tools.searching import SearchedSweep, searched_over, without_search
 from fsf_tools.sweeps import Planned, Result, Sweep, check_options, planned_over, sweep_of
 from fsf_tools.workers import without_launcher
-from fsframework.api.components import plain_tree
 from fsframework.api.experiments import (
     ARGUMENTS,
     LISTS,
@@ -39,7 +39,17 @@ from fsframework.statistics.results import cautions_of
 from fsframework.values import footnotes, html_table, text_table
 
 if TYPE_CHECKING:
-    from fsframework.api.arguments import Grid
+    from fsf_tools.searcher import Searcher
+    from fsframework.api.arguments import Component, Grid
+
+    class Searched(Grid, total=False):
+        """Options of a grid, and of a search."""
+
+        search: Component[Searcher]
+        space: Mapping[str, Any]
+        trials: int
+        objective: str
+
 
 __all__ = ["Finished", "SweepRow", "plan_sweep", "sweep"]
 
@@ -184,7 +194,7 @@ def sweep(
     runs_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    **arguments: Unpack[Grid],
+    **arguments: Unpack[Searched],
 ) -> Finished:
     """Run every combination of several values of options, and return the results.
 
@@ -287,6 +297,8 @@ def plan_sweep(
     check_keys({name: axis for name, axis in grid.items() if "." not in name})
     overrides = read_overrides(file.pop("overrides", []))
     excluded = read_overrides(file.pop("exclude", []), "exclude")
+    if "name" in file and file["name"].origin.endswith(".json"):
+        del file["name"]  # that of the run whose record it is
     if "name" in own or "name" in file:
         raise OptionError(
             f"{argument('name')}: the runs of a sweep are named after their components; give a "

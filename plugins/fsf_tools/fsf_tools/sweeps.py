@@ -15,7 +15,7 @@ from fsframework.api.components import canonical
 from fsframework.api.experiments import Experiment, merged, resolved
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, load_run
-from fsframework.api.session import Session
+from fsframework.api.session import Session, Workspace
 from fsframework.errors import FsfError, OptionError, argument
 from fsframework.interfaces.launcher import Launcher
 from fsframework.values import digest_of
@@ -27,10 +27,10 @@ __all__ = [
     "check_name",
     "check_options",
     "listed_item",
-    "listed_sweep",
     "planned_over",
     "state_of",
     "sweep_of",
+    "sweep_status",
 ]
 
 
@@ -115,6 +115,11 @@ class Result:
     planned: Planned
     run: Run | None = None
     reason: str = ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the classes and networks of the user, which another process may not have.
+        told = replace(self.planned, tree={}, resolved=None)
+        return Result, (told, self.run, self.reason)
 
     def to_json(self) -> dict[str, Any]:
         """Return what is known of the run as JSON values."""
@@ -295,13 +300,16 @@ def _data_fingerprint(experiment: Experiment, opened: dict[str, str]) -> str:
     return opened[key]
 
 
-def listed_sweep(name: str, session: Session) -> list[dict[str, str]]:
-    """Return the experiments of a sweep that was started before, as ``Sweep.listed`` does.
+def sweep_status(name: str, runs_dir: str | Path | None = None) -> list[dict[str, str]]:
+    """Return name, state and detail of each experiment of a sweep that was started before.
+
+    Args:
+        runs_dir: where its runs are; by default ``FSF_RUNS``, else ``./runs``.
 
     Raises:
         RecordError: the sweep is unknown, or its file is damaged.
     """
-    folder = SweepFolder(session.workspace.runs)
+    folder = SweepFolder(Workspace.default(runs_dir).runs)
     return [listed_item(folder, key, name) for key, name in folder.experiments(name).items()]
 
 

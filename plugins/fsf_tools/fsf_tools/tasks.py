@@ -209,9 +209,11 @@ def publish(
       fsf run --method ncc --dataset folder:./images --task-file birds/fewstab-5w1s-v1
     """
     from fsf_tools.publishing import publish_tasks
+    from fsframework import Description
 
     told = [f"drawn by: {_command_line('--licence', '--about')}", *about]
-    made = publish_tasks(name, package, *experiment_of(context), licence=licence, about=told)
+    described = Description(*experiment_of(context))
+    made = publish_tasks(name, package, described, licence=licence, about=told)
     for tasks in made.tasks.values():
         click.echo(f"{name}: {tasks.described()}; digest {tasks.digest[:12]}")
     click.echo(f"written to {made.folder}; install it with pip install {package}")

@@ -6,8 +6,9 @@ import json
 import shlex
 import subprocess
 import sys
+import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from flit_core import buildapi
 
 from fsf_tools.new_plugin import new_plugin
 from fsframework.api.components import Registry
+from fsframework.errors import PluginError
 from tests.conftest import Fsf
 
 KINDS = sorted(Registry().kinds)
@@ -97,6 +99,13 @@ def test_a_package_passes_its_checks_and_its_own_tests(
     assert "passed" in said
 
 
+@pytest.mark.usefixtures("site")
+def test_a_command_is_in_help_and_runs(fsf: Fsf, tmp_path: Path) -> None:
+    assert "Show how long each stage of a run took." in fsf("--help").stdout
+    (tmp_path / "run.json").write_text('{"timings": {"training": 3.25}}')
+    assert fsf("my-command", ".").stdout == "training         3.2 s\n"
+
+
 @pytest.mark.slow
 def test_mypy_strict_finds_nothing_in_any_package(made: Path) -> None:
     ran(made / "short", sys.executable, "-m", "mypy", "--strict", ".")
@@ -124,6 +133,27 @@ def test_what_it_says_to_do_next_works(fsf: Fsf, tmp_path: Path) -> None:
         more = RUN if use[0] in ("run", "sweep") else ()
         tried = fsf(*use, *(RUN[2:] if use[0] == "benchmark" else more))
         assert tried.returncode == 0, (use, tried.stderr)
+
+
+def test_a_package_brings_the_template_of_its_own_kind(
+    distribution: Callable[..., None], tmp_path: Path
+) -> None:
+    distribution("my-sounds", {"fsframework.kinds": {"sound": "my_sounds.interfaces:Sound"}})
+    templates = tmp_path / "site" / "my_sounds" / "testing" / "templates"
+    templates.mkdir(parents=True)
+    (tmp_path / "site" / "my_sounds" / "__init__.py").touch()
+    with pytest.raises(PluginError, match=r"sound\.py"):
+        new_plugin("sound", "birdsong", tmp_path)
+    (templates / "sound.py").write_text(
+        '"""A sound.\n\nTry it: fsf play my-sound\n"""\n\n'
+        "from fsframework.interfaces import Configurable\n\n\n"
+        "class MySound(Configurable): ...\n"
+    )
+    _, steps = new_plugin("sound", "birdsong", tmp_path)
+    assert steps[-1] == "fsf play birdsong"
+    project = tomllib.loads((tmp_path / "birdsong" / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"] == {"my_sounds.sounds": {"birdsong": "birdsong:Birdsong"}}
+    assert [one.partition(">")[0] for one in project["dependencies"]] == ["fsframework"]
 
 
 @pytest.mark.parametrize(

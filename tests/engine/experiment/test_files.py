@@ -132,3 +132,10 @@ def test_a_record_as_configuration_must_be_one(write: Any, tmp_path: Path) -> No
         told(tmp_path / "run.json")
     with pytest.raises(OptionError, match="no such file"):
         told(tmp_path / "gone.toml")
+
+
+def test_a_file_may_spell_options_as_the_command_line_does(write: Any) -> None:
+    flags = 'image-size = 24\nstatistic = ["acc"]\ninit-from = "w.safetensors"\n'
+    names = 'image_size = 24\nstatistics = ["acc"]\n[training]\ninit_from = "w.safetensors"\n'
+    (write(flags=flags).parent / "w.safetensors").touch()
+    assert told(write(flags=flags))[0] == told(write(names=names))[0]

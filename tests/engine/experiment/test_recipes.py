@@ -390,7 +390,7 @@ def test_the_expected_accuracy_is_that_of_the_backbone_and_the_tasks(outside: Wr
 
 
 def test_the_accuracy_of_a_quick_recipe_is_known_for_the_embedded_data_alone() -> None:
-    quick = Recipe("quick", "b", "c", {}, accuracy=50.0, accuracy_on="d")
+    quick = Recipe(name="quick", method="b", source="c", options={}, accuracy=50.0, accuracy_on="d")
     assert quick.described("planted") == "recipe quick (c); expected 50.0 % on d, not verified"
     assert quick.described("birds") == "recipe quick (c); the expected accuracy is not known"
 

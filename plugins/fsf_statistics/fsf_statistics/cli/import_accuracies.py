@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +11,10 @@ from fsf_statistics.cli._file_options import file_options
 from fsframework.cli.options import command, shared
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from fsf_statistics.accuracies import TaskAccuracies
     from fsframework import Run
 
-__all__ = ["accuracies", "import_all"]
+__all__ = ["accuracies"]
 
 
 @command()
@@ -59,12 +56,15 @@ def accuracies(  # noqa: PLR0913 - a parameter per option
       fsf import accuracies ./accuracies --layout tasks/method/method/tasks --scope open
     """
     from fsf_statistics.accuracies import Reading, read_accuracies
+    from fsf_statistics.imported_runs import import_accuracies
     from fsframework.cli import render
 
     reading = Reading(layout, label, task_set, unit, scope, images or 0)
     given = {name: value for name, value in vars(reading).items() if value}
     read = read_accuracies(paths, reading)
-    runs, notes = import_all(read, runs_dir, {**given, "paths": [str(path) for path in paths]})
+    runs, notes = import_accuracies(
+        read, runs_dir, {**given, "paths": [str(path) for path in paths]}
+    )
     if as_json:
         told = [_as_json(run, one) for run, one in zip(runs, read, strict=True)]
         render.print_json({"runs": told, "notes": notes})
@@ -81,50 +81,6 @@ def accuracies(  # noqa: PLR0913 - a parameter per option
     for note in notes:
         click.echo(f"note: {note}")
     click.echo(f"{len(runs)} runs in {runs_dir}; compare them: fsf compare RUN RUN ...")
-
-
-def import_all(
-    read: Sequence[TaskAccuracies], runs_dir: Path, given: Mapping[str, Any]
-) -> tuple[list[Run], list[str]]:
-    """Make one run per method, or find the run of an equal import; all or none.
-
-    Args:
-        read: accuracies of methods.
-        runs_dir: where runs are written.
-        given: options from the user, for the records.
-
-    Returns:
-        The runs, and a sentence for each that differs from an earlier import of its name.
-    """
-    import fsframework as fsf
-    from fsf_statistics.imported_runs import save_accuracies
-    from fsframework.api.session import open_session
-
-    session = open_session(runs_dir=runs_dir, progress=False)
-    earlier = [run for run in fsf.runs(runs_dir) if run.record.status == "imported"]
-    runs, notes = [], []
-    try:
-        for one in read:
-            run = save_accuracies(session, one, given)
-            runs.append(run)
-            others = [old.name for old in earlier if _is_same(old, one) and old.name != run.name]
-            if others and not run.reused:
-                notes.append(
-                    f"{run.name}: other accuracies of this method and tasks are stored as "
-                    + ", ".join(sorted(others))
-                )
-    except BaseException:
-        for run in runs:
-            if not run.reused:
-                shutil.rmtree(run.folder, ignore_errors=True)
-        raise
-    return runs, notes
-
-
-def _is_same(run: Run, read: TaskAccuracies) -> bool:
-    imported = run.record.imported
-    named = [arm.name for arm in run.record.arms.values()]
-    return imported is not None and imported.method == read.method and named == [read.task_set]
 
 
 def _as_json(run: Run, read: TaskAccuracies) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from fsf_tools.attributes.statistics import images_with_class_words
 from fsf_tools.sharing import Do, Sharing
 from fsframework.api.data import without_dropped_words, words_in_classes
-from fsframework.api.experiments import Experiment, resolved
+from fsframework.api.experiments import Description, resolved
 from fsframework.api.opened import detection
 from fsframework.api.session import Session
 from fsframework.values import AttributeTable
@@ -45,15 +45,12 @@ def detecting(tree: Mapping[str, Any], session: Session, options: Mapping[str, A
 
 
 def extract_words(
-    experiment: Experiment,
-    session: Session,
-    *,
-    batch_size: int = 0,
-    sharing: Sharing | None = None,
+    described: Description, *, batch_size: int = 0, sharing: Sharing | None = None
 ) -> Extracted:
     """Detect the words in a split's images, reusing earlier answers, and drop the unwanted ones.
 
     Args:
+        described: by ``fsframework.describe``, with a detector.
         batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU.
         sharing: workers that process the images; by default this process does.
 
@@ -61,7 +58,8 @@ def extract_words(
         OptionError: no detector is given.
         FsfError: the detector cannot be prepared, or its answer is malformed.
     """
-    found = detection(experiment, session, batch_size=batch_size)
+    experiment = described.experiment
+    found = detection(experiment, described.session, batch_size=batch_size)
     todo = found.missing()
     if sharing is not None:
         sharing.compute("detection", found.identity, todo, found.batch_size)

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from fsf_tools.attributes._drawing import COLOURS, FAINT, INK, LINE, PAPER, Font, cut_to, draw_chip
-from fsframework.api.opened import OpenedImages
+from fsframework.interfaces.dataset import Dataset
 from fsframework.values import ImagePool, TaskSet
 
 __all__ = ["task_picture"]
@@ -19,7 +19,13 @@ _MOST_LINES = 6
 
 
 def task_picture(
-    task: TaskSet, images: OpenedImages, *, n_query: int = 5, n_support: int = 5
+    task: TaskSet,
+    dataset: Dataset,
+    pool: ImagePool,
+    split: str = "test",
+    *,
+    n_query: int = 5,
+    n_support: int = 5,
 ) -> bytes:
     """Draw one task as a PNG.
 
@@ -28,7 +34,9 @@ def task_picture(
 
     Args:
         task: a set of one task.
-        images: the images that the task refers to.
+        dataset: of the images.
+        pool: those that the task was drawn from, with their words.
+        split: of the pool.
         n_query: query images drawn per class; ``n_support`` likewise.
     """
     shown = [
@@ -37,8 +45,7 @@ def task_picture(
     ]
     n_support = min(n_support, task.n_shot)
     columns = len(shown[0])
-    pool, dataset = images.pool, images.dataset
-    indices = dataset.split_indices(images.split)
+    indices = dataset.split_indices(split)
     pixels = dataset.images(indices[np.concatenate(shown)], _IMAGE)
     owner = {int(a): w for w, a in enumerate(task.attribute[0]) if a >= 0}
     chips = [[_chips(task, pool, int(i), owner) for i in row] for row in shown]

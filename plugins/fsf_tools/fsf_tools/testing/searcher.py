@@ -29,10 +29,10 @@ def _file() -> Iterator[Path]:
 
 
 def _score(values: Mapping[str, Any]) -> float:
-    return float(values["even"]) + (values["word"] == "one")
+    return float(values["even"] + (values["word"] == "one"))
 
 
-def _tried(search: Search, first: int, last: int) -> list[Mapping[str, Any]]:
+def _tried(search: Search, first: int, last: int) -> list[dict[str, Any]]:
     """Run trials, and return their values."""
     found = []
     for number in range(first, last):

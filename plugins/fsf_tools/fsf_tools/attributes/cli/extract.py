@@ -66,20 +66,20 @@ def extract(
     """
     from fsf_tools.attributes.extraction import detecting, extract_words
     from fsf_tools.sharing import sharing_of
-    from fsframework.api.experiments import resolved
+    from fsframework.api.experiments import Description, resolved
 
     check_output(output, ".parquet", force=force)
     session, plugins = session_of(context), context.params["plugin_files"]
     sharing, tree = sharing_of(
         detecting, tree_of(context), session, plugins, batch_size=batch_size or 0
     )
-    experiment = resolved(tree, session)
-    extracted = extract_words(experiment, session, batch_size=batch_size or 0, sharing=sharing)
+    described = Description(resolved(tree, session), session)
+    extracted = extract_words(described, batch_size=batch_size or 0, sharing=sharing)
     extracted.table.save(output)
     if as_json:
         _print_json(output, extracted)
     else:
-        _print_extracted(output, extracted, dropped=experiment.options["drop_class_words"])
+        _print_extracted(output, extracted, dropped=described.options["drop_class_words"])
     if extracted.failed:
         context.exit(1)
 

@@ -110,7 +110,8 @@ def show_task(  # noqa: PLR0913 - a parameter per option
     if as_json:
         render.print_json(_as_json(number, one, images.pool))
         return
-    atomic_write(path, task_picture(one, images, n_query=shown_queries))
+    picture = task_picture(one, images.dataset, images.pool, images.split, n_query=shown_queries)
+    atomic_write(path, picture)
     placebo = ", images permuted (placebo)" if tasks.placebo else ""
     called = f"{tasks.arm} task" if tasks.arm else "task"
     click.echo(f"{path}: {called} {number} of {tasks.sampler}{placebo}")
