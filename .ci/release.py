@@ -2,10 +2,12 @@
 
     python .ci/release.py version 0.2.0
     python .ci/release.py build OUT [--url ADDRESS]
+    python .ci/release.py lowest > lowest.txt
     python .ci/release.py check OUT [--url ADDRESS]
 
 ``version`` writes it into every package, the bounds between them and CITATION.cff, and begins a
 section of the changelog. ``build`` writes a wheel and a source distribution of every package.
+``lowest`` prints constraints for pip: of every dependency the lowest version that is allowed.
 ``check`` is what must pass before the files in OUT are uploaded.
 """
 
@@ -20,13 +22,12 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from flit_core.sdist import SdistBuilder
 from flit_core.wheel import make_wheel_in
 
 ROOT = Path(__file__).parents[1]
-EXAMPLE = ROOT / "examples" / "third_party_plugin"
-"""A package as outsiders write it: with bounds of ours, but a version of its own."""
 
 
 def packages() -> list[Path]:
@@ -34,17 +35,15 @@ def packages() -> list[Path]:
     return [ROOT, *sorted(file.parent for file in ROOT.glob("plugins/*/pyproject.toml"))]
 
 
-def project_of(folder: Path) -> dict[str, object]:
+def project_of(folder: Path) -> dict[str, Any]:
     """Return the table ``project`` of a package's metadata."""
-    found: dict[str, object] = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
-    table = found["project"]
-    assert isinstance(table, dict)
-    return table
+    found: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+    return found
 
 
 def module_of(folder: Path) -> Path:
     """Return the folder of a package's module, which has the name of the distribution."""
-    return folder / str(project_of(folder)["name"]).replace("-", "_")
+    return folder / project_of(folder)["name"].replace("-", "_")
 
 
 def version_of(folder: Path) -> str:
@@ -59,15 +58,19 @@ def raise_version(version: str) -> None:
     """Write a version, ``MAJOR.MINOR.PATCH``, wherever a first-party package states it."""
     major, minor, _ = (int(part) for part in version.split("."))
     bound = rf'"\1>={major}.{minor},<{major}.{minor + 1}"'
-    for folder in (*packages(), EXAMPLE):
-        _replace(folder / "pyproject.toml", r'"(fsf[a-z-]+)>=\d+\.\d+,<\d+\.\d+"', bound)
     for folder in packages():
+        _replace(folder / "pyproject.toml", r'"(fsf[a-z-]+)>=\d+\.\d+,<\d+\.\d+"', bound)
         own = f'__version__ = "{version}"'
         _replace(module_of(folder) / "__init__.py", r'^__version__ = ".+"$', own)
     _replace(ROOT / "CITATION.cff", r"^version: .+$", f"version: {version}")
     changes = ROOT / "CHANGELOG.md"
     if f"\n## {version} " not in changes.read_text("utf-8"):
-        _replace(changes, r"\A(.+?\n)(?=## )", rf"\1## {version} — unreleased\n\n", re.DOTALL)
+        _replace(
+            changes,
+            r"\A(.+?\n)(?=## )",
+            rf"\1## {version} — unreleased\n\n### What broke\n\n",
+            re.DOTALL,
+        )
 
 
 def _replace(file: Path, pattern: str, text: str, flags: int = re.MULTILINE) -> None:
@@ -75,6 +78,16 @@ def _replace(file: Path, pattern: str, text: str, flags: int = re.MULTILINE) -> 
     new = re.sub(pattern, text, old, flags=flags)
     if new != old:
         file.write_text(new, "utf-8")
+
+
+def lowest() -> list[str]:
+    """Return the lower bound of every dependency as a constraint for pip."""
+    found: set[str] = set()
+    for folder in packages():
+        project = project_of(folder)
+        for needed in (project["dependencies"], *project.get("optional-dependencies", {}).values()):
+            found.update(one for one in needed if not one.startswith("fsf"))
+    return sorted(one.replace(">=", "==") for one in found)
 
 
 def build(out: Path, url: str | None = None, folders: Sequence[Path] = ()) -> list[Path]:
@@ -93,7 +106,7 @@ def build(out: Path, url: str | None = None, folders: Sequence[Path] = ()) -> li
             module = module_of(folder)
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(module, copy / module.name, ignore=ignored)
-            for name in ("pyproject.toml", "LICENSE", str(project_of(folder)["readme"])):
+            for name in ("pyproject.toml", "LICENSE", project_of(folder)["readme"]):
                 shutil.copyfile(folder / name, copy / name)
             description = copy / "pyproject.toml"
             if url:
@@ -145,11 +158,14 @@ def main() -> int:
         command = commands.add_parser(name, help=does)
         command.add_argument("out", type=Path)
         command.add_argument("--url", help="address of the project, for the metadata")
+    commands.add_parser("lowest", help="the lower bounds as constraints for pip")
     told = parser.parse_args()
     if told.command == "version":
         if not re.fullmatch(r"\d+\.\d+\.\d+", told.version):
             parser.error(f"version must be MAJOR.MINOR.PATCH, got {told.version!r}")
         raise_version(told.version)
+    elif told.command == "lowest":
+        print(*lowest(), sep="\n")
     elif told.command == "build":
         for wheel in build(told.out, told.url):
             print(wheel.stat().st_size, wheel)

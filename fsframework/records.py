@@ -384,9 +384,9 @@ class RunRecord:
         if self.status == "imported":
             raise RecordError("an imported run was not made with options")
         given = self.given.get("statistics", [])
-        names = [one["name"] if isinstance(one, Mapping) else one for one in given]
-        known = {name.partition(":")[0]: one for name, one in zip(names, given, strict=True)}
-        asked = [known.get(name, name) for name in self.statistics] or given
+        told = [one["name"] if isinstance(one, Mapping) else one for one in given]
+        added = {*self.statistics} - {name.partition(":")[0] for name in told}
+        asked = [*given, *(name for name in self.statistics if name in added)]
         later = {name: self.settings[name] for name in ("level", "interval")}
         return {**self.given, **later, **({"statistics": asked} if asked else {})}
 

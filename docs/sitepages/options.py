@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from fsframework.components.conversion import describe_type
 from fsframework.components.options import SECTIONS, Option, options_of
 from fsframework.components.registry import Registry
-from fsframework.engine.options import ARGUMENTS, LISTS
+from fsframework.engine.options import ARGUMENTS, LISTS, WordChoice
 from fsframework.engine.stages import Stage
 
 STUB = Path(__file__).resolve().parents[2] / "fsframework" / "api" / "arguments.pyi"
@@ -119,7 +119,9 @@ def signature() -> str:
     lines += _fields("Training(Stage", "Options of all stages, and of single ones.", {})
     lines.append("    stages: Sequence[Stage]")
     own = {name: one for name, one in ARGUMENTS.items() if name != "launcher"}
-    lines += _fields("Arguments(TypedDict", "Options of ``fsframework.run``.", own, none=True)
+    words = {name: own.pop(name) for name in options_of(WordChoice) if name != "attributes"}
+    lines += _fields("Dropping(TypedDict", "Which words images are not to have.", words, none=True)
+    lines += _fields("Arguments(Dropping", "Options of ``fsframework.run``.", own, none=True)
     lines += _fields("Grid(TypedDict", "Options of ``fsframework.sweep``, as in ``Arguments``.", {})
     lines += [f"    {name}: {_axis(one)}" for name, one in ARGUMENTS.items() if name != "name"]
     lines.append("    seeds: Iterable[int] | int | str | None")

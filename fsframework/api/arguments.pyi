@@ -140,7 +140,23 @@ class Training(Stage, total=False):
 
     stages: Sequence[Stage]
 
-class Arguments(TypedDict, total=False):
+class Dropping(TypedDict, total=False):
+    """Which words images are not to have."""
+
+    drop_class_words: bool | None
+    """Remove from each image the words that name its own class."""
+
+    drop_words: str | Sequence[str] | None
+    """Words to remove, separated by commas."""
+
+    drop_words_in_classes: float | None
+    """Remove words that most images of at least this share of the classes have, such as bird of
+    captions of birds."""
+
+    min_count: int | None
+    """Remove words that fewer than N images have."""
+
+class Arguments(Dropping, total=False):
     """Options of ``fsframework.run``."""
 
     method: Method | None
@@ -187,19 +203,6 @@ class Arguments(TypedDict, total=False):
     attributes: str | Path | None
     """Words of the images: FILE.csv or FILE.parquet (columns key, words; words separated by ';' in
     CSV), or column:NAME."""
-
-    drop_class_words: bool | None
-    """Remove from each image the words that name its own class."""
-
-    drop_words: str | Sequence[str] | None
-    """Words to remove, separated by commas."""
-
-    drop_words_in_classes: float | None
-    """Remove words that most images of at least this share of the classes have, such as bird of
-    captions of birds."""
-
-    min_count: int | None
-    """Remove words that fewer than N images have."""
 
     task_seed: int | None
     """Seed of the tasks, in place of --seed."""

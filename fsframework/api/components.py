@@ -7,7 +7,7 @@ from fsframework.components.conversion import describe_type, parameters
 from fsframework.components.installed import Plugin
 from fsframework.components.kinds import kind_of
 from fsframework.components.objects import component_of as component
-from fsframework.components.options import Given, plain_tree
+from fsframework.components.options import Given
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, canonical, plain, resolve_component
 
@@ -25,7 +25,6 @@ __all__ = [
     "kind_of",
     "parameters",
     "plain",
-    "plain_tree",
     "read_added",
     "resolve_component",
 ]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from fsframework.api.components import Component, component
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
+from fsframework.components.resolution import resolve_settings
 from fsframework.engine.detection import Detection
 from fsframework.engine.lineage import SplitCounts, data_problems, split_counts
 from fsframework.engine.options import EMBEDDED, WordChoice, given_tree
@@ -69,8 +70,7 @@ def opened(
             raise OptionError("an open data set has its options already; open another one")
         return component(registry, "dataset", data), data
     found = component(registry, "dataset", data, options)
-    made: Dataset = found.create()
-    return found, made
+    return found, found.create()
 
 
 def pool(  # noqa: PLR0913 - an option each
@@ -79,14 +79,11 @@ def pool(  # noqa: PLR0913 - an option each
     split: str = "test",
     attributes: str | Path | AttributeTable | None = None,
     detector: arguments.Detector | None = None,
-    drop_class_words: bool = False,
-    drop_words: Sequence[str] = (),
-    drop_words_in_classes: float | None = None,
-    min_count: int = 1,
     device: str = "auto",
     offline: bool = False,
     cache_dir: str | Path | None = None,
     progress: bool = True,
+    **dropping: Unpack[arguments.Dropping],
 ) -> ImagePool:
     """Return the images of a split that tasks are drawn from, with their words.
 
@@ -97,15 +94,12 @@ def pool(  # noqa: PLR0913 - an option each
             column; by default the data set's own words, if it has any.
         detector: a name, a mapping of a name and options, a class or an instance, to detect the
             words in the images.
-        drop_class_words: remove from each image the words that name its own class.
-        drop_words: words that are not attributes.
-        drop_words_in_classes: remove words that most images of at least this share of the classes
-            have, above 0 and below 1.
-        min_count: remove words that fewer images of the split have.
         device: where the detector runs.
         offline: whether the detector must not use the network.
         cache_dir: where its answers are cached, so that no image is processed twice.
         progress: whether its progress is shown.
+        **dropping: words that images are not to have: ``drop_class_words``, ``drop_words``,
+            ``drop_words_in_classes`` and ``min_count``, as in ``fsframework.run``.
 
     Raises:
         DataError: the data set has no such split, the words are not of its images, or an image
@@ -118,12 +112,7 @@ def pool(  # noqa: PLR0913 - an option each
     session = open_session(cache_dir=cache_dir, progress=progress)
     origin, source = opened(session.registry, data)
     found = source.pool(split)
-    words = WordChoice(
-        drop_class_words=drop_class_words,
-        drop_words=tuple(drop_words),
-        drop_words_in_classes=drop_words_in_classes,
-        min_count=min_count,
-    )
+    words, _ = resolve_settings(WordChoice, given_tree(dropping, "call"), "words")
     if isinstance(attributes, AttributeTable):
         return without_dropped_words(found.with_attributes(attributes), words)
     detection = None
@@ -178,8 +167,7 @@ def draw(
     if not isinstance(pool, ImagePool):
         raise OptionError(f"pool must be a pool, as fsframework.pool(...) gives, not {pool!r:.80}")
     registry = Registry()
-    short = {"way": way, "shot": shot, "queries": queries, "tasks": tasks}
-    tree = given_tree(short, "call")
+    tree = given_tree({"way": way, "shot": shot, "queries": queries, "tasks": tasks}, "call")
     chosen = component(registry, "sampler", sampler, {**tree.get("sampler", {}), **options})
     return draw_arms(registry, chosen, pool, tree["tasks"].value, seed, None)
 

@@ -222,9 +222,6 @@ def model(
     >>> fsf.model("ncc", backbone=pixels, size=16, std=(1, 1, 1), device="cpu").image_size
     16
     """
-    if options:
-        named = backbone if isinstance(backbone, Mapping) else {"name": backbone}
-        backbone = {**named, **options}
     return model_of(
         describe(
             method=method,
@@ -236,6 +233,7 @@ def model(
             seed=seed,
             offline=offline,
             progress=False,
+            **{f"backbone.{name}": value for name, value in options.items()},
         ).experiment
     )
 

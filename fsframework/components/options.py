@@ -38,7 +38,6 @@ __all__ = [
     "layer",
     "options_of",
     "over",
-    "plain_tree",
     "value_of",
 ]
 
@@ -201,15 +200,6 @@ def layer(values: Any, origin: str, levels: int = MOST_LEVELS) -> Any:
     if isinstance(values, (list, tuple)) and values and all(isinstance(v, Mapping) for v in values):
         return [layer(one, origin, levels - 1) for one in values]
     return values if isinstance(values, Given) else Given(values, origin)
-
-
-def plain_tree(tree: Any) -> Any:
-    """Return a tree of ``Given`` with the bare values as leaves."""
-    if isinstance(tree, Mapping):
-        return {key: plain_tree(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [plain_tree(value) for value in tree]
-    return tree.value if isinstance(tree, Given) else tree
 
 
 def over(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:

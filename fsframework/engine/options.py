@@ -263,6 +263,9 @@ _REPLACED_BY = {
 }
 """Arguments by that which replaces them: one of the command line replaces the other of a file."""
 
+_OF_ALL_PLUGINS = [o.key.split(".") for o in ARGUMENTS.values() if "." in o.key]
+"""Options of a component that stay when a stronger source names another plugin: ways and shots."""
+
 
 def given_tree(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
     """Return options that one source gives as a tree of ``Given``.
@@ -328,7 +331,12 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merged(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
-    return over(tree, {k: v for k, v in below.items() if _REPLACED_BY.get(k) not in tree})
+    found = over(tree, {k: v for k, v in below.items() if _REPLACED_BY.get(k) not in tree})
+    for key, option in _OF_ALL_PLUGINS:
+        given = below.get(key)
+        if isinstance(given, Mapping) and option in given and isinstance(value_of(found[key]), str):
+            found = over(found, {key: {option: given[option]}})
+    return found
 
 
 def read_config(path: Path, *, allow_code: bool | None = False) -> dict[str, Any]:
@@ -387,7 +395,8 @@ def _with_groups_apart(raw: Mapping[str, Any], called: str) -> dict[str, Any]:
     """Return the options of a file with its named groups, by kind, under the key ``like``."""
     if "like" in raw:
         raise OptionError(f"{called}: like belongs in a named group, such as [method.NAME]")
-    found, groups = dict(raw), {}
+    found: dict[str, Any] = dict(raw)
+    groups: dict[str, Any] = {}
     for kind in GROUPED:
         if isinstance(table := raw.get(kind), Mapping):
             own = {k: v for k, v in table.items() if isinstance(v, Mapping) and "like" in v}

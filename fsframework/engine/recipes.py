@@ -108,7 +108,7 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     verified: datetime.date | None = None
 
 
-class _Table(_Known, forbid_unknown_fields=True):
+class _Table(_Known, frozen=True, forbid_unknown_fields=True):
     """A table ``[[recipe]]`` of a file."""
 
     method: str | list[str]
@@ -123,7 +123,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     variants: dict[str, dict[str, dict[str, Any]]] = {}
 
 
-class Recipe(_Known):
+class Recipe(_Known, frozen=True):
     """How a method is trained.
 
     Args:

@@ -142,7 +142,7 @@ def _spelt(value: Any, names: dict[str, str]) -> str:
         text = repr(value)
         try:
             same = ast.literal_eval(text) == value
-        except (ValueError, SyntaxError):
+        except (ValueError, TypeError, SyntaxError):
             same = False
         if same is not True:
             raise LookupError(text)

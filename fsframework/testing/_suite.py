@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 import tempfile
 import textwrap
 import time
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import pytest
 
 __all__ = [
+    "OTHER_IMAGES",
     "Answers",
     "Check",
     "CheckResult",
@@ -258,6 +260,9 @@ def _alike(here: object, there: object) -> bool:
         np.abs(here - there).max() <= _RELATIVE * np.ptp(here) + _NOISE * np.abs(here).max()
     )
 
+
+OTHER_IMAGES = "if it needs other images, words or columns, give them with --pool"
+"""A hint for who needs what the toys lack."""
 
 _RELATIVE, _NOISE = 1e-3, 1e-5
 _REMEMBERED = 256
@@ -599,6 +604,9 @@ def _told(check: Check, make: Make, failure: Failure, home: str) -> dict[str, An
         place = place_in(failure.error, type(component))
         message = f"raised {type(failure.error).__name__}: {message}"
         message += f" ({place})" if place else ""
+        needs = isinstance(failure.error, (KeyError, FsfError)) and given_pool() is None
+        if needs and sys.modules[home].suite.takes_pool:
+            message += f"; {OTHER_IMAGES}"
     code = "" if component is None else repeated(check.__name__, home, component, failure.sizes)
     return {"message": message, "call": failure.call, "sizes": failure.sizes, "code": code}
 

@@ -26,6 +26,7 @@ from fsframework.interfaces.sampler import Control, TaskSampler
 from fsframework.testing._example import given_pool, note_call, shown, size
 from fsframework.testing._random import global_states, scramble
 from fsframework.testing._suite import (
+    OTHER_IMAGES,
     ConformanceError,
     Make,
     NotApplicable,
@@ -134,8 +135,7 @@ def check_request_honoured(make: Make) -> None:
         pool = _pool(sampler)
         raise ConformanceError(
             f"it draws no task from {pool!r} with the metadata columns "
-            f"{', '.join(pool.metadata) or 'none'}: {error}; if it needs other images, words or "
-            "columns, give them with --pool"
+            f"{', '.join(pool.metadata) or 'none'}: {error}; {OTHER_IMAGES}"
         ) from None
     require(isinstance(tasks, TaskSet), f"it must be a TaskSet, not {type(tasks).__name__}")
     found = {"n_tasks": len(tasks)}
@@ -285,8 +285,8 @@ def check_impossible(make: Make) -> None:
     whole = _pool(sampler)
     classes, images = len(whole.class_names), sampler.n_shot + sampler.n_query - 1
     for what, pool in (
-        (f"{sampler.n_way - 1} classes, too few", _part(whole, sampler.n_way - 1)),
-        (f"{images} images in each class, too few", _part(whole, classes, images)),
+        (f"too few classes, {sampler.n_way - 1}", _part(whole, sampler.n_way - 1)),
+        (f"too few images in each class, {images}", _part(whole, classes, images)),
     ):
         note_call(f"draw(pool, {_TASKS}, 0), with {what}")
         try:

@@ -164,7 +164,7 @@ def check_other_shapes(make: Make) -> None:
         )
 
 
-@suite.check(after=[check_one_number_a_task])
+@suite.check(after=[check_bounds])
 def check_tasks_independent(make: Make) -> None:
     """The value of a task does not depend on the other tasks."""
     together = _values(make(), _outcomes())

@@ -13,7 +13,7 @@ import pytest
 
 import fsframework as fsf
 from fsframework.errors import OptionError
-from fsframework.interfaces import Statistic
+from fsframework.interfaces import AttributeDetector, Statistic
 from fsframework.testing import (
     ConformanceError,
     check_component,
@@ -191,6 +191,53 @@ def test_the_command_takes_a_pool_and_tells_code_that_fails_alike(fsf, mine):
         assert len(told.stderr.splitlines()) == 1
     assert fsf("plugins", "check", "acc", "--pool", mine / "toy.csv").returncode == 2
     assert fsf("plugins", "check", "--all", "--pool", mine / "toy.csv").returncode == 2
+
+
+class OfColumn(AttributeDetector):
+    """The word in a column that the toys lack."""
+
+    consumes = "records"
+
+    def detect(self, images):
+        return [frozenset({record.metadata["place"]}) for record in images]
+
+
+def test_a_detector_that_needs_a_column_is_checked_on_the_authors_records(mine):
+    message = failed(OfColumn, "check_one_set_an_image").message
+    for told in ("KeyError: 'place'", "test_explained.py, line ", "--pool"):
+        assert told in message
+    pool = fsf.pool(f"csv:{mine / 'toy.csv'}", split="all")
+    assert not [one for one in check_component(OfColumn, pool=pool) if not one.passed]
+
+
+class Centred(Nearest):
+    """Shifts queries by their mean: they depend on each other."""
+
+    def scores(self, support, query):
+        return super().scores(support, query - query.mean(dim=1, keepdim=True))
+
+
+class Undefined(Nearest):
+    """Divides by the deviation of the shots, which one shot has not."""
+
+    def scores(self, support, query):
+        spread = support.var(dim=2, correction=0).mean(dim=(1, 2))
+        return super().scores(support, query) / spread[:, None, None]
+
+
+@pytest.mark.parametrize(
+    ("method", "check", "sizes"),
+    [
+        (Centred, "check_queries_independent", (1, 2, 1, 2)),
+        (Undefined, "check_other_shapes", (1, 2, 1, 1)),
+    ],
+)
+def test_a_method_fails_in_the_smallest_episode(method, check, sizes):
+    result = failed(method, check)
+    expected = zip(("tasks", "ways", "shots", "queries"), sizes, strict=True)
+    assert result.sizes == dict(expected)
+    with pytest.raises(ConformanceError):
+        exec(result.code, {})
 
 
 class Noisy(Statistic):

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import fsframework as api
+from fsf_prediction import predict
 from fsf_prediction.prediction import MOST_DRAWS, draws_of
 from fsframework.interfaces import Dataset
 from fsframework.values import TaskSet
@@ -101,6 +102,7 @@ def test_one_query_s_scores_do_not_depend_on_the_others(fsf: Fsf, tmp_path: Path
 def test_unequal_classes_are_drawn_from(fsf: Fsf, tmp_path: Path) -> None:
     support = plain(tmp_path / "few", {"red": 2, "green": 5, "blue": 3})
     found = predicted(fsf, support, support)
+    assert predict([support], support, image_size=SIZE, progress=False).to_json() == found
     assert (found["shot"], found["draws"]) == (2, 3)
     assert classes(found) == ["blue"] * 3 + ["green"] * 5 + ["red"] * 2
     notes = "\n".join(found["notes"])

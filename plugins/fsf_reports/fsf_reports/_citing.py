@@ -103,7 +103,8 @@ def cite(results: Reportable | Iterable[Reportable], *, runs_dir: str | Path | N
     found = list(opened_runs(results, Workspace.default(runs_dir).runs))
     done = [run.record for run in found if run.record.status != "unfinished"]
     if not done:
-        raise RecordError(f"nothing to cite, not finished: {', '.join(one.name for one in found)}")
+        first = found[0].name if found else results
+        raise RecordError(f"nothing to cite: {first} is not finished")
     return citations([record.to_json() for record in done])
 
 

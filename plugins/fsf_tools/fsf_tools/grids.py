@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fsframework.api.components import kind_of, plain_tree
+from fsframework.api.components import Given, kind_of
 from fsframework.api.experiments import given_tree
 from fsframework.errors import OptionError, argument, close_matches
 
@@ -21,6 +21,7 @@ __all__ = [
     "axes_of_table",
     "check_conditions",
     "combinations_of",
+    "plain_tree",
     "read_overrides",
     "shown",
     "split_values",
@@ -48,6 +49,15 @@ def split_values(text: str) -> list[str]:
     if not all(values):
         raise OptionError(f"{text!r}: a value between commas is empty")
     return values
+
+
+def plain_tree(tree: Any) -> Any:
+    """Return a tree of ``Given`` with the bare values as leaves."""
+    if isinstance(tree, Mapping):
+        return {key: plain_tree(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [plain_tree(value) for value in tree]
+    return tree.value if isinstance(tree, Given) else tree
 
 
 def axes_of_table(table: Any) -> dict[str, list[Any]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fsf_tools.experiment_keys import key_of_experiment
+from fsf_tools.grids import plain_tree
 from fsf_tools.queue import Ended, Item, SweepFolder, run_items
 from fsf_tools.searcher import Search, Searcher, Trial
 from fsf_tools.spaces import SearchSpace, read_space
@@ -26,7 +27,7 @@ from fsf_tools.sweeps import (
     sweep_of,
 )
 from fsf_tools.workers import portable
-from fsframework.api.components import Component, canonical, plain_tree, resolve_component
+from fsframework.api.components import Component, canonical, resolve_component
 from fsframework.api.experiments import Experiment, given_tree, merged, resolved
 from fsframework.api.running import Run, run_resolved
 from fsframework.api.session import Advance, Reporter, Session, Workspace
@@ -87,11 +88,8 @@ def without_search(
     if "search" not in asked or "space" not in asked:
         has, lacks = ("search", "space") if "search" in asked else (next(iter(asked)), "search")
         raise OptionError(f"{argument(has)} needs {argument(lacks)} beside it")
-    try:
-        searcher = _searcher(session, asked["search"])
-        searcher.create()
-    except UnknownPlugin as error:
-        raise UnknownPlugin(f"{error} (hint: pip install fsf-optuna has optuna)") from None
+    searcher = _searcher(session, asked["search"])
+    searcher.create()
     given = str(plain_tree(asked.get("trials", _TRIALS)))
     if not given.isdecimal() or not 0 < int(given) <= _MOST_TRIALS:
         raise OptionError(f"{argument('trials')} must be 1 to {_MOST_TRIALS:,}, not {given}")
@@ -343,7 +341,7 @@ class SearchedSweep:
         options = one.study.space.options(found.best.values)
         values = {key: value for key, value in found.best.values.items() if key not in one.tags}
         tags = {**one.tags, **{key: _short(value) for key, value in values.items()}}
-        tree = given_tree(options, f"search of {found.n_configurations} configurations")
+        tree = given_tree(options, f"search among {found.n_configurations}")
         return planned_over(one.name, tags, [tree, *one.layers], self.session)
 
     def listed(self) -> list[dict[str, str]]:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from fsf_tools.grids import shown, split_values
+from fsf_tools.grids import plain_tree, shown, split_values
 from fsf_tools.searcher import Range, Space
-from fsframework.api.components import plain_tree
 from fsframework.api.experiments import ARGUMENTS, check_keys
 from fsframework.errors import OptionError, argument
 

@@ -14,13 +14,13 @@ from fsf_tools.grids import (
     axes_of_table,
     check_conditions,
     combinations_of,
+    plain_tree,
     read_overrides,
     shown,
 )
 from fsf_tools.searching import SearchedSweep, searched_over, without_search
 from fsf_tools.sweeps import Planned, Result, Sweep, check_options, planned_over, sweep_of
 from fsf_tools.workers import without_launcher
-from fsframework.api.components import plain_tree
 from fsframework.api.experiments import (
     ARGUMENTS,
     LISTS,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import fsframework
+from fsf_tools import remove_run
 from fsframework.errors import RecordError
 from tests.conftest import Fsf
 from tests.toys import image_folder
@@ -113,6 +114,8 @@ def test_damaged_runs_go_too(fsf: Fsf, tmp_path: Path, monkeypatch: pytest.Monke
     done = fsf("runs", "remove", "b-two", "c", "--yes")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a-ten"]
+    remove_run("a-t", tmp_path / "runs")
+    assert not list((tmp_path / "runs").iterdir())
     gone = fsf("runs", "remove", "c-zero", "--yes")
     assert gone.returncode == 2
     assert "no run 'c-zero'" in gone.stderr

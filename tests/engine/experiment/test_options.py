@@ -65,6 +65,13 @@ def test_what_replaces_an_argument_hides_that_of_a_weaker_source() -> None:
     assert (found["attributes"], "detector" in found) == ("w.csv", False)
 
 
+def test_another_sampler_keeps_the_shape_of_tasks_and_nothing_else() -> None:
+    weak = {"sampler": {"name": "context", "column": "place"}, "shot": 1, "way": 3}
+    found = told(weak, sampler="fewstab", way=4)["sampler"]
+    assert (found["name"], found["n_way"], found["n_shot"]) == ("fewstab", 4, 1)
+    assert "column" not in found
+
+
 @pytest.mark.parametrize(
     ("option", "value", "rule"),
     [
