@@ -1,6 +1,6 @@
 """A renderer, which draws figures into files with an ending of its own.
 
-Try it: fsf figure arms runs --output arms.json
+Try it: fsf plugins show my-renderer
 """
 
 import json
