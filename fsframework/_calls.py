@@ -38,6 +38,7 @@ __all__ = [
     "reseed",
     "seeded",
     "text_of",
+    "top_level",
 ]
 
 _MOST_TEXT = 500
@@ -71,7 +72,7 @@ _known: WeakKeyDictionary[type, Called] = WeakKeyDictionary()
 
 def remember(cls: type, kind: str, name: str, check: str) -> None:
     """Record how messages name a class, and how its plugin is checked (a command or a call)."""
-    _known[cls] = Called(kind, name, _package(cls.__module__), check)
+    _known[cls] = Called(kind, name, top_level(cls.__module__), check)
 
 
 def named(plugin: object) -> Called:
@@ -79,12 +80,17 @@ def named(plugin: object) -> Called:
     if isinstance(plugin, Called):
         return plugin
     cls = plugin if isinstance(plugin, type) else type(plugin)
-    usual = Called(getattr(cls, "_kind", ""), cls.__name__, _package(cls.__module__))
+    usual = Called(getattr(cls, "_kind", ""), cls.__name__, top_level(cls.__module__))
     return _known.get(cls, usual)
 
 
-def _package(module: str) -> str:
-    return module.partition(".")[0]
+def top_level(target: str) -> str:
+    """Return the top-level package of a module, or of a target ``module:attribute``.
+
+    >>> top_level("fsf_reports.figures:figure")
+    'fsf_reports'
+    """
+    return target.partition(":")[0].partition(".")[0]
 
 
 @contextmanager
@@ -245,7 +251,7 @@ def generator_states() -> list[Any]:
 
 def is_raised_by(error: BaseException, package: str) -> bool:
     """Return whether an exception was raised by or through a package, and not by this one."""
-    ours = _package(__name__)
+    ours = top_level(__name__)
     passed = [name for name, _ in _places(error) if name in (package, ours)]
     return bool(passed) and passed[-1] != ours
 
@@ -263,7 +269,7 @@ def _places(error: BaseException) -> Iterator[tuple[str, str]]:
     """Yield the package of each frame that an exception passed, outermost first, and the place."""
     for frame, line in traceback.walk_tb(error.__traceback__):
         name = frame.f_globals.get("__name__", "")
-        yield _package(name), f" ({Path(frame.f_code.co_filename).name}, line {line})"
+        yield top_level(name), f" ({Path(frame.f_code.co_filename).name}, line {line})"
 
 
 def _culprit(error: BaseException) -> tuple[Called, str] | None:

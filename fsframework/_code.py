@@ -30,6 +30,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from fsframework._calls import top_level
 from fsframework._digest import digest_of
 from fsframework.errors import PluginError
 
@@ -121,7 +122,7 @@ class _Walk:
     """
 
     def __init__(self, cls: type[Any]) -> None:
-        self.package = _top(cls.__module__) if hasattr(cls, "_kind") else ""
+        self.package = top_level(cls.__module__) if hasattr(cls, "_kind") else ""
         self.modules: dict[str, Path] = {}
         self.files: dict[Path, tuple[str, str]] = {}
         self.changed: list[Any] = []
@@ -163,11 +164,11 @@ class _Walk:
             return True  # typed into an interpreter, for one
         if file is None:  # made by a script, or built in
             return getattr(loaded, "__spec__", None) is None
-        if _top(module) == "fsframework" or _is_standard(file):
+        if top_level(module) == "fsframework" or _is_standard(file):
             return False
         if not file.is_absolute():  # made by a library, as torch.ops
-            return _top(module) != module and self.owns(_top(module))
-        own = _top(module) == self.package or may_change(module, file)
+            return top_level(module) != module and self.owns(top_level(module))
+        own = top_level(module) == self.package or may_change(module, file)
         if own and file.exists():
             self.modules[module] = file
         return own
@@ -282,7 +283,7 @@ class _Walk:
             if own or (isinstance(value, types.FunctionType) and self.owns(value.__module__)):
                 yield from (name, value)
             inner = isinstance(value, types.ModuleType) and value is not module
-            if inner and (own or _top(value.__name__) == _top(module.__name__)):
+            if inner and (own or top_level(value.__name__) == top_level(module.__name__)):
                 yield from self._attributes(value, names - {name})
 
     def _module(self, module: types.ModuleType) -> Iterator[Any]:
@@ -315,11 +316,6 @@ class _Walk:
             return
         yield from found[:3]
         yield from (list(one) for one in found[3:5] if one is not None)
-
-
-def _top(module: str) -> str:
-    """Return the top-level package of a module."""
-    return module.partition(".")[0]
 
 
 def _file_of(module: types.ModuleType) -> Path | None:
@@ -402,7 +398,7 @@ def may_change(module: str, file: Path) -> bool:
     """Whether a module may change without a version, as scripts and editable installs do."""
     if _ELSEWHERE.intersection(file.resolve().parts):
         return False
-    return not any(_root_of(module, file).glob(f"{_top(module)}-*.dist-info"))
+    return not any(_root_of(module, file).glob(f"{top_level(module)}-*.dist-info"))
 
 
 def _root_of(module: str, file: Path) -> Path:
@@ -504,7 +500,7 @@ def _edited(file: Path) -> PluginError:
 def _imported(file: Path, root: Path, one: _Import, walk: _Walk) -> Iterable[tuple[Path, Path]]:
     """Return the files of one's own that an import of a file asks for, with their roots."""
     if not one.level:
-        found_root = _root_of_import(_top(one.module), root, walk)
+        found_root = _root_of_import(top_level(one.module), root, walk)
         if found_root is None:
             return ()
         root = found_root

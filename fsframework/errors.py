@@ -25,6 +25,7 @@ __all__ = [
     "UnknownPlugin",
     "argument",
     "close_matches",
+    "naming",
     "refusal",
     "speaking",
     "voice",
@@ -154,6 +155,15 @@ def speaking(voice: Voice) -> Iterator[None]:
         yield
     finally:
         _VOICE.reset(token)
+
+
+@contextmanager
+def naming(place: object) -> Iterator[None]:
+    """Begin the message of a ``DataError`` raised in a block with a file, or another place."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
 
 
 def refusal(error: BaseException) -> str | None:

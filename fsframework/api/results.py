@@ -24,7 +24,7 @@ from fsframework.statistics.comparison import (
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import Interval, IntervalChoice
-from fsframework.statistics.measures import Measure, measures_named, usual_measures
+from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure, measures_named
 from fsframework.statistics.results import (
     MethodResult,
     cautions_of,
@@ -105,13 +105,8 @@ def estimate(
         DataError: a statistic cannot be computed from these outcomes.
     """
     choice, statistics = IntervalChoice(level, interval), statistics_of(Registry(), statistic)
-    if isinstance(outcomes, Run):
-        result = method_result(outcomes)
-    else:
-        result = MethodResult("these outcomes", dict(outcomes), outcomes.arms)
-    if pool is not None:
-        sizes = tuple(int(n) for n in pool.class_sizes)
-        result = dataclasses.replace(result, class_sizes=sizes)
+    given = [outcomes] if isinstance(outcomes, Run) else {"these outcomes": outcomes}
+    [result] = joined_over_seeds(list(results_of(given, Path(), pool)))
     return Estimates(estimates_of(statistics, result, choice))
 
 
@@ -341,10 +336,9 @@ def _compared(
         own = {} if isinstance(request, str) else statistics_of(registry, request)
         made |= own
         names += own or [request]
-    measures = usual_measures(arms, contrast)
-    if names:
-        known = dict.fromkeys([*registry.names("statistic"), *made])
-        measures = measures_named(names, list(known), arms, contrast)
+    usual = [*DEFAULT_STATISTICS, *([] if contrast is None else ["gap"])]
+    known = dict.fromkeys([*registry.names("statistic"), *made, *DEFAULT_STATISTICS])
+    measures = measures_named(names or usual, list(known), arms, contrast)
     labels, found, left_out = [one.label for one in results], [], []
     for measure in measures:
         if measure.statistic not in made:

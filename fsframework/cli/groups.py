@@ -10,9 +10,8 @@ from typing import Any
 
 import click
 
-from fsframework._calls import Called, contained, is_raised_by
+from fsframework._calls import Called, contained, is_raised_by, top_level
 from fsframework.components.installed import InstalledCommand
-from fsframework.components.package_files import top_level
 from fsframework.components.registry import Registry
 from fsframework.errors import PluginError, close_matches
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from fsframework._calls import top_level
 from fsframework._reading import read_toml
-from fsframework.components.package_files import package_file, top_level
+from fsframework.components.package_files import package_file
 from fsframework.errors import PluginError, close_matches
 from fsframework.interfaces.command import Command
 

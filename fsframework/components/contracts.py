@@ -6,8 +6,8 @@ import re
 import sys
 import warnings
 
+from fsframework._calls import top_level
 from fsframework.components.installed import Plugin
-from fsframework.components.package_files import top_level
 from fsframework.errors import FsfWarning, PluginError
 from fsframework.interfaces.command import Command
 from fsframework.interfaces.component import Configurable

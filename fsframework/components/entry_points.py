@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib.metadata import Distribution, distributions, entry_points
 from pathlib import Path
 
+from fsframework._calls import top_level
 from fsframework.components.commands import FILE_NAME, describe_command
 from fsframework.components.installed import (
     Index,
@@ -17,7 +18,7 @@ from fsframework.components.installed import (
     state_of,
 )
 from fsframework.components.kinds import GROUP_OF_KINDS, KINDS, Kind
-from fsframework.components.package_files import package_file, package_folders, top_level
+from fsframework.components.package_files import package_file, package_folders
 from fsframework.errors import DataError, PluginError
 from fsframework.interfaces.command import Command
 

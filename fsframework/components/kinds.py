@@ -12,13 +12,13 @@ checks of its contract are the ``suite`` of the module ``fsf_reports.testing.sec
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from fsframework.components.package_files import top_level
+from fsframework._calls import top_level
 from fsframework.interfaces.command import Command
 from fsframework.interfaces.component import Configurable
 
@@ -46,8 +46,7 @@ class Kind:
 
     def load(self) -> type[Any]:
         """Import and return the interface."""
-        module, _, name = self.target.partition(":")
-        cls: type[Any] = getattr(importlib.import_module(module), name)
+        cls: type[Any] = pkgutil.resolve_name(self.target)
         return cls
 
 

@@ -5,16 +5,9 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-__all__ = ["package_file", "package_folders", "top_level"]
+from fsframework._calls import top_level
 
-
-def top_level(target: str) -> str:
-    """Return the top-level package of a target.
-
-    >>> top_level("fsf_reports.figures:figure")
-    'fsf_reports'
-    """
-    return target.partition(":")[0].partition(".")[0]
+__all__ = ["package_file", "package_folders"]
 
 
 def package_folders(name: str) -> list[Path] | None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from fsframework._calls import about, checked, malformed, named, seeded
@@ -119,16 +120,10 @@ class Detection:
         if self._selector is not None:
             own = {k: v for k, v in asked.options.items() if k != "selector"}
             asked = dataclasses.replace(asked, options=own)
-        files = [
-            digest_of(value.read_bytes())
-            for part in asked.walk()
-            for _, value in sorted(part.options.items())
-            if isinstance(value, Path) and value.is_file()
-        ]
         made_by = {k: v for k, v in self._provenance.items() if not k.startswith("selector.")}
         return digest_of(
             "detections",
-            digest_of(asked.fingerprint, files),
+            asked.fingerprint,
             canonical(made_by),
             dataclasses.replace(self.origin, options={}, instance=None).fingerprint,
             self.dataset.fingerprint,
@@ -404,19 +399,23 @@ class _Log:
         with self.path.open("rb") as file:
             for place in places:
                 file.seek(self._offset[place])
-                said = json.loads(file.readline())
-                answers.append(said["caption"] if "caption" in said else said["words"])
+                said = msgspec.json.decode(file.readline(), type=_Answer)
+                answers.append(said.words if said.caption is None else said.caption)
         return answers
+
+
+class _Answer(msgspec.Struct):
+    """A line of the log."""
+
+    key: str
+    caption: str | None = None
+    words: list[str] | None = None
 
 
 def _key_of(line: bytes) -> str:
     """Return the key of an intact line, else an empty string: its image is processed again."""
     try:
-        said = json.loads(line)
-        caption, words = said.get("caption", ""), said.get("words", [])
-        whole = ("caption" in said) != ("words" in said) and isinstance(caption, str)
-        if whole and isinstance(words, list) and all(isinstance(w, str) for w in words):
-            return str(said["key"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        pass
-    return ""
+        said = msgspec.json.decode(line, type=_Answer)
+    except (ValueError, RecursionError):
+        return ""
+    return said.key if (said.caption is None) != (said.words is None) else ""

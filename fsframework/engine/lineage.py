@@ -32,11 +32,8 @@ __all__ = [
     "SplitCounts",
     "UnderTest",
     "WeightsFacts",
-    "contamination",
     "data_problems",
     "facts_of",
-    "incompleteness",
-    "lineage_of",
     "seen_by",
     "size_of",
     "split_counts",
@@ -191,7 +188,7 @@ def data_problems(dataset: Dataset) -> list[str]:
     ]
 
 
-def lineage_of(
+def _lineage_of(
     backbone: Backbone, sources: Sequence[Path], teachers: Sequence[Path] = ()
 ) -> DataRecord:
     """Return the data that weights had seen before a run, themselves or through a teacher.
@@ -232,7 +229,7 @@ def _distinct(trained: Sequence[TrainedOn]) -> tuple[TrainedOn, ...]:
     return tuple(one for i, one in enumerate(trained) if one not in trained[:i])
 
 
-def contamination(tested: UnderTest, lineage: DataRecord) -> tuple[str, ...]:
+def _contamination(tested: UnderTest, lineage: DataRecord) -> tuple[str, ...]:
     """Return a sentence on each way in which the classes under test may not be new."""
     if tested.rendered:  # equal names are equal classes only where all options are equal
         trained = [one for one in lineage.trained_on if one.options == tested.options]
@@ -286,11 +283,8 @@ def _possibly(tested: UnderTest, name: str) -> str:
             return f"{called}, a part of {own.part_of[0]}, as the classes of {tested.name} are"
     if name in _facts()[0]:
         return ""
-    return (
-        called
-        if name == "unknown"
-        else (f"{called}, which may contain images like those of {tested.name}")
-    )
+    like = "" if name == "unknown" else f", which may contain images like those of {tested.name}"
+    return called + like
 
 
 def _of_training(tested: UnderTest, trained: Sequence[TrainedOn]) -> Iterator[str]:
@@ -329,10 +323,10 @@ def _changed(options: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     return ", ".join(f"{k}={options.get(k)}" for k in keys)
 
 
-def incompleteness(name: str, problems: Sequence[str]) -> tuple[str, ...]:
+def _incompleteness(name: str, problems: Sequence[str]) -> tuple[str, ...]:
     """Return a sentence if published data are not as published, else nothing.
 
-    >>> print(*incompleteness("cub", ["no class 'crow'", "x", "y"]))
+    >>> print(*_incompleteness("cub", ["no class 'crow'", "x", "y"]))
     cub is not as published: no class 'crow' (and 2 more problems; see fsf data check)
     """
     if not problems:
@@ -353,12 +347,12 @@ def seen_by(
         stages: of the training, which may take weights from elsewhere.
         trains: whether the run trains its model on the split ``train``.
     """
-    seen = lineage_of(
+    seen = _lineage_of(
         backbone,
         [stage.init_from for stage in stages if stage.init_from is not None],
         [stage.teacher for stage in stages if stage.teacher is not None],
     )
-    cautions = contamination(tested, seen) + incompleteness(tested.name, tested.problems)
+    cautions = _contamination(tested, seen) + _incompleteness(tested.name, tested.problems)
     if trains:
         listed = tested.training_classes if len(tested.training_classes) <= _MOST_CLASSES else ()
         own = TrainedOn(tested.name, dict(tested.options), tested.place, tested.sources[1:], listed)

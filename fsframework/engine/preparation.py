@@ -58,6 +58,8 @@ __all__ = [
 ]
 
 _FLOAT_BYTES, _INDEX_BYTES = 4, 8
+_DECIDING = ("image_size", "decoding", "precision", "query_batch")
+"""The settings that decide outcomes, besides what is made with the others."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,45 @@ class Prepared:
 
     @cached_property
     def identity(self) -> tuple[str, str]:
-        """The fingerprint of the run and that of its group, which need the state of all files."""
-        data = self.source.dataset.fingerprint
-        return run_identity(self.experiment, data, self.pool, self.arms, self.device.type)
+        """The digest of all that decides the outcomes of the run, and that of its group.
+
+        Runs of equal groups are one method, trained with several seeds and evaluated on the same
+        tasks. Where a run takes the model of another, that one's group stands for the weights:
+        models that differ only in their training seeds stay a group on other tasks. The seed of the
+        tasks decides by their digests. Other words make another run even where the tasks are equal:
+        its record says where they come from.
+        """
+        experiment, settings = self.experiment, self.experiment.settings
+        stages, attributes = experiment.working_stages, self.pool.attributes
+        words = [] if attributes is None else [attributes.fingerprint]
+        if words and experiment.detector is not None:
+            words.append(experiment.detector.fingerprint)
+        decides: dict[str, Any] = {
+            "fsframework": fsframework.__version__,
+            "components": [
+                c.fingerprint for c in (experiment.dataset, experiment.backbone, experiment.method)
+            ],
+            "data": self.source.dataset.fingerprint,
+            "words": words,
+            "tasks": {arm: tasks.digest for arm, tasks in self.arms.items()},
+            "settings": differing(Settings, {name: getattr(settings, name) for name in _DECIDING}),
+            "device": self.device.type,
+        }
+        training: dict[str, Any] = {
+            "training": changed_options(stages),
+            "stages": stage_digests(stages),
+        }
+        alike = training
+        if (source := experiment.source) is not None:
+            alike = {
+                "training": [
+                    {key: value for key, value in stage.items() if key != "init_from"}
+                    for stage in training["training"]
+                ],
+                "stages": source.group or source.digests.get("weights", source.fingerprint),
+            }
+        run = {**decides, **training, "seed": settings.training_seed}
+        return digest_of("run", canonical(run)), digest_of("group", canonical({**decides, **alike}))
 
 
 def prepare(experiment: Experiment, session: Session) -> Prepared:
@@ -140,70 +178,11 @@ def with_fitted_stages(
     # Drawing tasks needs this module, but no PyTorch.
     from fsframework.engine.learning.episodes import fitted_stages
 
-    stages, note = fitted_stages(
-        experiment.stages,
-        experiment.reducible,
-        experiment.method.create(),
-        way_shot,
-        pool,
-        session.registry,
-    )
+    stages, note = fitted_stages(experiment, way_shot, pool, session.registry)
     if not note:
         return experiment, ()
     session.reporter.note(note)
     return replace(experiment, stages=stages), (note,)
-
-
-_DECIDING = ("image_size", "decoding", "precision", "query_batch")
-"""The settings that decide outcomes, besides what is made with the others."""
-
-
-def run_identity(
-    experiment: Experiment, data: str, pool: ImagePool, arms: Arms, device: str
-) -> tuple[str, str]:
-    """Return the digest of all that decides the outcomes of a run, and that of its group.
-
-    Runs of equal groups are one method, trained with several seeds and evaluated on the same tasks.
-    Where a run takes the model of another, that one's group stands for the weights: models that
-    differ only in their training seeds stay a group on other tasks. The seed of the tasks decides
-    by their digests. Other words make another run even where the tasks are equal: its record says
-    where they come from.
-
-    Args:
-        data: fingerprint of the data set.
-        pool: of the tasks, with its words; ``arms`` the tasks.
-        device: its type.
-    """
-    settings, stages = experiment.settings, experiment.working_stages
-    words = [] if pool.attributes is None else [pool.attributes.fingerprint]
-    if words and experiment.detector is not None:
-        words.append(experiment.detector.fingerprint)
-    decides: dict[str, Any] = {
-        "fsframework": fsframework.__version__,
-        "components": [
-            c.fingerprint for c in (experiment.dataset, experiment.backbone, experiment.method)
-        ],
-        "data": data,
-        "words": words,
-        "tasks": {arm: tasks.digest for arm, tasks in arms.items()},
-        "settings": differing(Settings, {name: getattr(settings, name) for name in _DECIDING}),
-        "device": device,
-    }
-    training: dict[str, Any] = {
-        "training": changed_options(stages),
-        "stages": stage_digests(stages),
-    }
-    alike = training
-    if (source := experiment.source) is not None:
-        alike = {
-            "training": [
-                {key: value for key, value in stage.items() if key != "init_from"}
-                for stage in training["training"]
-            ],
-            "stages": source.group or source.digests.get("weights", source.fingerprint),
-        }
-    run = {**decides, **training, "seed": settings.training_seed}
-    return digest_of("run", canonical(run)), digest_of("group", canonical({**decides, **alike}))
 
 
 def open_store(experiment: Experiment, session: Session) -> ImageStore:

@@ -19,7 +19,7 @@ from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, canonical
 from fsframework.engine.progress import Reporter
 from fsframework.engine.session import Session
-from fsframework.errors import DataError, InfeasibleTask, argument
+from fsframework.errors import DataError, InfeasibleTask, argument, naming
 from fsframework.interfaces.sampler import Control, TaskSampler
 from fsframework.values import (
     Arms,
@@ -216,10 +216,8 @@ def check_tasks(arms: Arms, pool: ImagePool, called: str | Path) -> None:
     """
     words = None if pool.attributes is None else pool.attributes.fingerprint
     for tasks in arms.values():
-        try:
+        with naming(called):
             tasks.verify(pool)
-        except DataError as error:
-            raise DataError(f"{called}: {error}") from None
         own = tasks.attributes_fingerprint
         if own is not None and words is not None and own != words:
             raise DataError(

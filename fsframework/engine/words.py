@@ -16,7 +16,7 @@ import numpy as np
 from fsframework.engine.detection import Detection
 from fsframework.engine.options import WordChoice
 from fsframework.engine.progress import Reporter
-from fsframework.errors import DataError, OptionError, argument, close_matches
+from fsframework.errors import DataError, OptionError, argument, close_matches, naming
 from fsframework.values import AttributeTable, ImagePool, Texts, read_csv
 
 __all__ = [
@@ -72,10 +72,8 @@ def pool_with_attributes(
     if split := table.provenance.get("split"):
         source += f", a table of the split {split}"
     absent = int((Texts.of(table.keys).find(pool.keys) < 0).sum())
-    try:
+    with naming(source):
         pool = pool.with_attributes(table)
-    except DataError as error:
-        raise DataError(f"{source}: {error}") from None
     _demand_words(pool, f"no image has any attribute (source: {source})")
     for word in sorted(set(words.drop_words) - set(table.words)):
         reporter.note(f"no image has the word {word!r} that is to be dropped")

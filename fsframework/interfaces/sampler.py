@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fsframework.errors import OptionError
+from fsframework.interfaces.checks import check_at_least
 from fsframework.interfaces.component import Configurable
 from fsframework.values import ImagePool, TaskSet
 
@@ -57,13 +57,8 @@ class TaskSampler(Configurable, ABC, kind="sampler"):
     independently, so that ``image-level`` and ``class-level`` intervals hold."""
 
     def __init__(self, *, n_way: int = 5, n_shot: int = 5, n_query: int = 15) -> None:
-        for name, value, least in (
-            ("n_way", n_way, 2),
-            ("n_shot", n_shot, 1),
-            ("n_query", n_query, 1),
-        ):
-            if value < least:
-                raise OptionError(f"{name} must be at least {least}, not {value}")
+        check_at_least(2, n_way=n_way)
+        check_at_least(1, n_shot=n_shot, n_query=n_query)
         self.n_way = n_way
         self.n_shot = n_shot
         self.n_query = n_query

@@ -14,17 +14,18 @@ from fsframework.records import RunRecord
 from fsframework.values import text_table
 
 __all__ = [
-    "called", "facts_of", "labelled", "matching_runs", "select_run", "selects",
+    "LEADING", "called", "facts_of", "labelled", "matching_runs", "select_run",
     "source_of_words", "text_of", "told_apart",
 ]  # fmt: skip
 
 _NO_FACTS = ("broken", "device", "interval", "level", "offline", "tensorboard", "tasks")
 """Settings that no outcome depends on, or that the tasks say better."""
 
-_LEADING = (
+LEADING = (
     "method", "dataset", "backbone", "way", "shot", "queries", "count", "recipe", "sampler",
     "words",
 )  # fmt: skip
+"""Facts that no option of a component is called, the most telling first."""
 
 _PLAIN = (
     "data", "dataset", "backbone", "method", "words", "sampler", "recipe", "tasks", "run", "folder",
@@ -128,16 +129,6 @@ def labelled(labels: Sequence[str], facts: Sequence[Mapping[str, str]]) -> list[
     return found
 
 
-def selects(text: str) -> bool:
-    """Return whether a text selects a run, rather than being a name or ``LABEL=SOURCE``.
-
-    >>> selects("method=ncc,shot=5"), selects("dataset.strength=0.2"), selects("mine=runs/a")
-    (True, True, False)
-    """
-    name, equals, _ = text.partition("=")
-    return bool(equals) and (name.strip() in (*_LEADING, "detector") or "." in name)
-
-
 def matching_runs(selector: str, records: Mapping[str, RunRecord], place: str) -> list[str]:
     """Return the names of the runs that a selector describes, at least one.
 
@@ -184,7 +175,7 @@ def select_run(selector: str, records: Mapping[str, RunRecord], place: str) -> s
     found = matching_runs(selector, records, place)
     if len(found) == 1:
         return found[0]
-    told = told_apart([facts_of(records[run]) for run in found], _LEADING)
+    told = told_apart([facts_of(records[run]) for run in found], LEADING)
     rows = [[run, *(values[at] for values in told.values())] for at, run in enumerate(found)]
     apart = ", ".join(told) or "the content of their data, or in code"
     raise RecordError(

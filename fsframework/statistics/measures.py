@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fsframework.errors import OptionError, argument, close_matches
 from fsframework.values import Contrast, measure_name
 
-__all__ = ["DEFAULT_STATISTICS", "Measure", "measures_named", "measures_of", "usual_measures"]
+__all__ = ["DEFAULT_STATISTICS", "Measure", "measures_named", "measures_of"]
 
 DEFAULT_STATISTICS = ("acc", "wacc")
 """Default statistics of a run or a comparison; the gap compared is that of the last."""
@@ -40,16 +40,6 @@ class Measure:
     def is_gap(self) -> bool:
         """Whether it is the difference of two arms."""
         return len(self.arms) == 2
-
-
-def usual_measures(arms: Sequence[str], contrast: Contrast | None) -> list[Measure]:
-    """Return the default measures: Acc and wAcc in every arm, and the gap of wAcc.
-
-    >>> [one.name for one in usual_measures(["iid", "ood"], Contrast("iid", "ood", paired=True))]
-    ['acc-iid', 'acc-ood', 'wacc-iid', 'wacc-ood', 'wacc-gap']
-    """
-    names = [*DEFAULT_STATISTICS, *([] if contrast is None else ["gap"])]
-    return measures_named(names, DEFAULT_STATISTICS, arms, contrast)
 
 
 def measures_of(statistic: str, arms: Iterable[str], contrast: Contrast | None) -> list[Measure]:

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from fsframework._calls import seeded
+from fsframework._calls import seeded, top_level
 from fsframework.components.kinds import interface_of, kind_of
-from fsframework.components.package_files import top_level
 from fsframework.components.registry import Registry, kebab
 from fsframework.errors import FsfError, OptionError, PluginError
 from fsframework.interfaces.component import Configurable

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fsframework._digest import digest_of
 from fsframework._tables import data_frame
-from fsframework.errors import DataError
+from fsframework.errors import DataError, naming
 from fsframework.values._arrays import BoolArray, IntArray, frozen, named, read_only
 from fsframework.values._formats import (
     is_text,
@@ -299,10 +299,8 @@ class AttributeTable:
         captions = None
         if "caption" in table.column_names and table["caption"].null_count < len(keys):
             captions = text_column(table, "caption", path, empty="")
-        try:
+        with naming(path):
             return cls.from_lists(keys, words, known, provenance, captions)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
 
 
 def _sorted_rows(lengths: IntArray, ranks: IntArray) -> tuple[IntArray, IntArray]:

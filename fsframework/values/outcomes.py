@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fsframework._digest import digest_of
 from fsframework._tables import data_frame
-from fsframework.errors import DataError
+from fsframework.errors import DataError, naming
 from fsframework.values._arrays import (
     FloatArray,
     IntArray,
@@ -161,13 +161,11 @@ class Outcomes:
         path = Path(path)
         table, header = parquet_header(path, _Header, "outcomes", _ACCURACIES)
         known = header["task_digest"], header["n_images"], header["reuses_images"]
-        try:
+        with naming(path):
             if header["what"] == _ACCURACIES:
                 return AccuracyOutcomes(_numbers(table, "accuracy"), *known)
             told = header.get("query_batch", "task"), tuple(header.get("notes", ()))
             return Outcomes(_predictions(table, header), *known, *told)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
 
 
 def _check_images(n_images: int) -> None:

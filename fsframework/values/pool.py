@@ -14,7 +14,7 @@ import numpy as np
 
 from fsframework._digest import digest_of
 from fsframework._tables import data_frame
-from fsframework.errors import DataError
+from fsframework.errors import DataError, naming
 from fsframework.values._arrays import IntArray, frozen, named, read_only
 from fsframework.values._formats import parquet_header, text_column, write_parquet
 from fsframework.values._texts import Texts
@@ -182,7 +182,7 @@ class ImagePool:
         columns = {name: text_column(table, name, path) for name in ("key", *named)}
         if "label" not in table.column_names:
             raise DataError(f"{path}: has no column 'label'; it has {table.column_names}")
-        try:
+        with naming(path):
             return cls(
                 columns.pop("key"),
                 table["label"].to_numpy(),
@@ -190,8 +190,6 @@ class ImagePool:
                 {name.removeprefix("meta:"): column for name, column in columns.items()},
                 labelled=header["labelled"],
             )
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
 
 
 class _Header(TypedDict):

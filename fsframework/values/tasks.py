@@ -18,7 +18,7 @@ from fsframework._digest import digest_of
 from fsframework._files import atomic_write
 from fsframework._reading import check_file
 from fsframework._tables import data_frame
-from fsframework.errors import DataError
+from fsframework.errors import DataError, naming
 from fsframework.values._arrays import (
     BoolArray,
     IntArray,
@@ -189,10 +189,9 @@ class TaskSet:
         from fsframework._tables import html_table
 
         tied = self.attribute[self.attribute >= 0]
-        queries = "1 query" if self.n_query == 1 else f"{self.n_query} queries"
         rows = [
             ("tasks", f"{len(self):,}"),
-            ("shape", f"{self.n_way}-way {self.n_shot}-shot, {queries} per class"),
+            ("shape", self.shape),
             ("sampler", f"{self.sampler}, seed {self.seed}"),
             ("images", f"{self.n_images:,}"),
         ]
@@ -345,10 +344,8 @@ class TaskSet:
             raise DataError(f"{path}: not a task file, or damaged ({reason})") from None
         fields: dict[str, Any] = {**header}
         checksum = fields.pop("checksum")
-        try:
+        with naming(path):
             tasks = cls(**arrays, **fields)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
         if tasks._checksum != checksum:
             raise DataError(f"{path}: was changed after it was written (checksum differs)")
         return tasks

@@ -130,7 +130,7 @@ def test_a_task_file_made_for_other_data_or_edited(fsf: Fsf, tmp_path: Path) -> 
     ("arguments", "parts"),
     [
         (("--shot", "x"), ("--shot", "'x'")),
-        (("--shot", "0"), ("n_shot must be at least 1, not 0",)),
+        (("--shot", "0"), ("n_shot must be at least 1",)),
         (("-o", "method.temperatur=1", "--method", "renet"), ("did you mean 'temperature",)),
         (("-o", "method.temperature=warm", "--method", "renet"), ("must be a number", "'warm'")),
         (("-o", "training.epoch=3"), ("training.epoch", "(did you mean 'epochs'")),

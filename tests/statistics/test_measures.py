@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fsframework.errors import OptionError
-from fsframework.statistics.measures import Measure, measures_named, usual_measures
+from fsframework.statistics.measures import measures_named
 from fsframework.values import Contrast
 
 ARMS, CONTRAST = ["random", "biased"], Contrast("random", "biased")
@@ -54,12 +54,3 @@ def test_an_unknown_name_is_told_what_there_is(name, arms, contrast, part) -> No
     with pytest.raises(OptionError) as caught:
         found(name, arms=arms, contrast=contrast)
     assert part in str(caught.value)
-
-
-def test_the_usual_measures_follow_from_the_arms() -> None:
-    names = [one.name for one in usual_measures(ARMS, CONTRAST)]
-    assert names == ["acc-random", "acc-biased", "wacc-random", "wacc-biased", "wacc-gap"]
-    assert usual_measures(["tasks"], None) == [
-        Measure("acc", ("tasks",)),
-        Measure("wacc", ("tasks",)),
-    ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -72,11 +72,6 @@ class Pixels:
     rows: IntArray
     digest: str
     reporter: Reporter = field(default_factory=Reporter)
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """``(n, size, size, 3)``."""
-        return (len(self.rows), self.store.size, self.store.size, 3)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -331,16 +326,6 @@ class Readable(Dataset):
     def image(self, index: int) -> UInt8Array:
         """Return one image, RGB uint8 ``(H, W, 3)``."""
         return self.original.image(int(self.rows[index]))
-
-    def images(
-        self, indices: Sequence[int] | IntArray, size: int, interpolation: str = "bilinear"
-    ) -> UInt8Array:
-        """Return images resized to a square, RGB uint8 ``(n, size, size, 3)``."""
-        return self.original.images(self.rows[np.asarray(indices)], size, interpolation)
-
-    def problems(self) -> list[str]:
-        """Return what is wrong with the data, one sentence each."""
-        return self.original.problems()
 
 
 @dataclass(frozen=True)

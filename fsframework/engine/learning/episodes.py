@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fsframework._calls import checked
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
+from fsframework.engine.configuration import Experiment
 from fsframework.engine.stages import Stage
 from fsframework.engine.tasks import FEWEST_WAYS, QUERIES, SHAPE, keeps_most, shape_text, size_text
 from fsframework.errors import InfeasibleTask, OptionError, argument
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.values import ImagePool, TaskSet
 
-__all__ = ["EPISODES", "check_stages", "drawn_episodes", "fitted_stages"]
+__all__ = ["EPISODES", "drawn_episodes", "fitted_stages"]
 
 EPISODES = "random"
 """The sampler that training episodes are drawn with."""
 
 
 def fitted_stages(
-    stages: Sequence[Stage],
-    reducible: Sequence[Collection[str]],
-    method: FewShotMethod,
-    way_shot: tuple[int, int],
-    pool: ImagePool,
-    registry: Registry,
+    experiment: Experiment, way_shot: tuple[int, int], pool: ImagePool, registry: Registry
 ) -> tuple[tuple[Stage, ...], str]:
     """Return the stages with episodes that the training classes allow, and a note if they change.
 
     Args:
-        reducible: for each stage, the options whose values may be reduced.
-        method: under test.
         way_shot: way and shot of the tasks under test, by default those of the episodes too.
         pool: of the split ``train``.
         registry: that has the sampler of the episodes.
@@ -44,12 +38,13 @@ def fitted_stages(
         OptionError: a stage has nothing to learn from, or requires what its method does not
             support.
     """
+    stages, method = experiment.stages, experiment.method.create()
     ways = range(min(way_shot[0] - 1, len(pool.class_names)), FEWEST_WAYS - 1, -1)
-    smaller = _smaller(stages, reducible, way_shot, ways if method.n_way is None else ())
+    lower = ways if method.n_way is None else ()
     why = ""
-    for tried in itertools.chain([tuple(stages)], smaller):
+    for tried in itertools.chain([stages], _smaller(experiment, way_shot, lower)):
         try:
-            check_stages(tried, method, way_shot, pool, registry)
+            _check_stages(tried, method, way_shot, pool, registry)
         except InfeasibleTask as error:
             why = str(error)
             continue
@@ -65,24 +60,21 @@ def fitted_stages(
 
 
 def _smaller(
-    stages: Sequence[Stage],
-    reducible: Sequence[Collection[str]],
-    way_shot: tuple[int, int],
-    ways: Sequence[int],
+    experiment: Experiment, way_shot: tuple[int, int], ways: Sequence[int]
 ) -> Iterator[tuple[Stage, ...]]:
     """Yield the stages with ever smaller episodes, as far as these are open.
 
     Args:
         ways: below that of the tasks under test.
     """
-    way, shot = way_shot
+    (way, shot), stages = way_shot, experiment.stages
     queries = max(stage.n_query for stage in stages), *QUERIES
-    last = tuple(stages)
+    last = stages
     for n_shot, n_way, n_query in itertools.product(range(shot, 0, -1), (way, *ways), queries):
         limits = {"n_way": n_way, "n_shot": n_shot, "n_query": n_query}
         tried = tuple(
             _limited(stage, {name: limits[name] for name in names if name in limits}, way_shot)
-            for stage, names in zip(stages, reducible, strict=True)
+            for stage, names in zip(stages, experiment.reducible, strict=True)
         )
         if tried != last:
             last = tried
@@ -96,7 +88,7 @@ def _limited(stage: Stage, limits: Mapping[str, int], way_shot: tuple[int, int])
     return replace(stage, **smaller) if smaller else stage
 
 
-def check_stages(
+def _check_stages(
     stages: Sequence[Stage],
     method: FewShotMethod,
     way_shot: tuple[int, int],

@@ -129,12 +129,6 @@ class FewShotModel(nn.Module):
         """Normalise float images ``(n, 3, H, W)`` of values in 0..255."""
         return (images - self.mean) / self.std
 
-    def normalises_as(self, other: FewShotModel) -> bool:
-        """Return whether another model expects the same normalised images."""
-        pairs = (model.extractor.preprocessing for model in (self, other))
-        (mean, std), expected = ((one.mean, one.std) for one in pairs)
-        return (mean, std) == expected
-
     def encode(self, images: Tensor) -> Tensor:
         """Map normalised images ``(n, 3, H, W)`` to items ``(n, *item)``."""
         if self._sees_images:

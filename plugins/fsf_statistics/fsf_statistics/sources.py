@@ -12,7 +12,7 @@ from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_ac
 from fsframework.api.results import finished_of, results_of
 from fsframework.api.running import load_runs
 from fsframework.errors import DataError, FsfWarning, OptionError, RecordError
-from fsframework.statistics.facts import selects
+from fsframework.statistics.facts import LEADING
 from fsframework.statistics.results import MethodResult, joined_over_seeds
 
 __all__ = ["labelled_results", "read_results"]
@@ -100,12 +100,22 @@ def _holds_runs(folder: Path) -> bool:
 
 def _labelled(source: str, runs_dir: Path) -> tuple[str | None, Path]:
     label, equals, rest = source.partition("=")
-    named = equals and label and "/" not in label and not selects(source)
+    named = equals and label and "/" not in label and not _selects(source)
     if not named or Path(source).exists() or _matches(source, rest, runs_dir):
         label, rest = "", source
     if not rest.strip():
         raise RecordError(f"{source!r}: names no run, folder or file")
     return label or None, Path(rest)
+
+
+def _selects(text: str) -> bool:
+    """Return whether a text selects a run, rather than being a name or ``LABEL=SOURCE``.
+
+    >>> _selects("method=ncc,shot=5"), _selects("dataset.strength=0.2"), _selects("mine=runs/a")
+    (True, True, False)
+    """
+    name, equals, _ = text.partition("=")
+    return bool(equals) and (name.strip() in (*LEADING, "detector") or "." in name)
 
 
 def _matches(source: str, rest: str, runs_dir: Path) -> bool:
