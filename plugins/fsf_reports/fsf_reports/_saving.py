@@ -31,6 +31,7 @@ def save_figure(
     columns: Literal[1, 2] = 1,
     *,
     renderer: str | Mapping[str, Any] | Renderer | type[Renderer] | None = None,
+    plugins: Sequence[Path] = (),
 ) -> Path:
     """Draw a figure into a file whose suffix says the format, and return its path.
 
@@ -40,6 +41,7 @@ def save_figure(
         columns: width, in columns of a paper of two columns.
         renderer: what draws it, such as ``altair``, also with options, a class or an instance;
             by default the first installed renderer, by name, that writes the format.
+        plugins: files with more renderers.
 
     Raises:
         OptionError: no renderer writes the format, or ``columns`` is neither 1 nor 2.
@@ -50,18 +52,23 @@ def save_figure(
     path = Path(path)
     if columns not in (1, 2):
         raise OptionError(f"{argument('columns')} must be 1 or 2, not {columns!r}")
-    drawer: Renderer = _writer_of("renderer", path, renderer, "figure")
+    drawer: Renderer = _writer_of("renderer", path, renderer, plugins)
     return _written(path, lambda file: drawer.draw(figure, file, columns=columns))
 
 
-def check_figure(path: str | Path) -> None:
+def check_figure(path: str | Path, plugins: Sequence[Path] = (), besides: str = "") -> None:
     """Check, before any long computation, that a figure can be drawn into a file of this name.
+
+    Args:
+        path: of the file.
+        plugins: files with more renderers.
+        besides: another suffix that messages name, without the dot.
 
     Raises:
         OptionError: no renderer writes the format.
         PluginError: no renderer is installed, or it cannot be loaded.
     """
-    _writer_of("renderer", Path(path), None, "figure")
+    _writer_of("renderer", Path(path), None, plugins, besides)
 
 
 def in_notebook(figure: FigureDeclaration) -> Mapping[str, Any]:
@@ -82,6 +89,7 @@ def save_tables(
     path: str | Path,
     *,
     writer: str | Mapping[str, Any] | TableWriter | type[TableWriter] | None = None,
+    plugins: Sequence[Path] = (),
 ) -> Path:
     """Write tables into a file whose suffix says the format, and return its path.
 
@@ -90,6 +98,7 @@ def save_tables(
         path: of the file, which is replaced if it exists.
         writer: what writes them, such as ``plain-tables``, also with options, a class or an
             instance; by default the first installed writer, by name, that writes the format.
+        plugins: files with more writers.
 
     Raises:
         OptionError: no writer writes the format.
@@ -100,21 +109,27 @@ def save_tables(
     several = [tables] if isinstance(tables, TableDeclaration) else list(tables)
     if not several:
         raise DataError(f"{path}: there are no tables to write")
-    made: TableWriter = _writer_of("table", Path(path), writer, "table")
+    made: TableWriter = _writer_of("table", Path(path), writer, plugins)
     return _written(Path(path), lambda file: made.write(several, file))
 
 
-def check_tables(path: str | Path) -> None:
+def check_tables(path: str | Path, plugins: Sequence[Path] = ()) -> None:
     """Check, before any long computation, that tables can be written to a file of this name.
+
+    Args:
+        path: of the file.
+        plugins: files with more writers.
 
     Raises:
         OptionError: no writer writes the format.
         PluginError: no writer is installed, or it cannot be loaded.
     """
-    _writer_of("table", Path(path), None, "table")
+    _writer_of("table", Path(path), None, plugins)
 
 
-def _writer_of(kind: str, path: Path, asked: Any, called: str) -> Any:
+def _writer_of(
+    kind: str, path: Path, asked: Any, plugins: Sequence[Path], besides: str = ""
+) -> Any:
     """Return the component of a kind that writes files with the suffix of a path.
 
     Args:
@@ -122,18 +137,20 @@ def _writer_of(kind: str, path: Path, asked: Any, called: str) -> Any:
         path: of the file.
         asked: a name, a mapping of a name and options, a class or an instance; ``None`` for the
             first installed one, by name, that writes the format.
-        called: what is written, for messages.
+        plugins: files with more of them.
+        besides: another suffix that messages name, without the dot.
 
     Raises:
         OptionError: none of them writes the format.
         PluginError: none is installed, or it cannot be loaded.
     """
-    registry = open_session(progress=False).registry
+    registry = open_session(progress=False, plugins=plugins).registry
+    called = "figure" if kind == "renderer" else "table"
     wanted = path.suffix.lower().removeprefix(".")
     names = registry.names(kind) if asked is None else [asked]
     if not names:
         raise PluginError(f"nothing is installed that writes a {called}: pip install fsf-reports")
-    formats: list[str] = []
+    formats = [besides] if besides else []
     for one in names:
         made = component(registry, kind, one).create()
         if wanted in made.formats:

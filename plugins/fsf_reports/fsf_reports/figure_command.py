@@ -33,7 +33,8 @@ _SUFFIXES = (".pdf", ".svg", ".png", ".csv")
 @click.argument("name", metavar="[NAME]", required=False)
 @runs_argument(required=False)
 @outputs_option(
-    "File to write: .pdf, .svg, .png, or .csv with the values; repeatable.  [default: NAME.pdf]"
+    "File to write: .pdf, .svg, .png, .csv with the values, or what another renderer writes; "
+    "repeatable.  [default: NAME.pdf]"
 )
 @click.option(
     "--columns",
@@ -117,7 +118,9 @@ def figure(  # noqa: PLR0913 - a parameter per option
     if not outputs and not (as_json or spec):
         outputs = (Path(f"{name}.pdf"),)
     for path in outputs:
-        check_output(path, *_SUFFIXES, force=force)
+        check_output(path, force=force)
+        if path.suffix.lower() not in _SUFFIXES:
+            fsf_reports.check_figure(path, plugin_files, besides="csv")
     made = declared(
         name,
         labelled_results(run_list, runs_dir),
@@ -130,7 +133,8 @@ def figure(  # noqa: PLR0913 - a parameter per option
         plugins=plugin_files,
     )
     shown = made if titled else dataclasses.replace(made, title="")
-    _write(shown, outputs, columns)
+    for path in outputs:
+        _write(shown, path, columns, plugin_files)
     if as_json:
         render.print_json(made.to_json())
     elif spec:
@@ -145,15 +149,18 @@ def figure(  # noqa: PLR0913 - a parameter per option
         click.echo(" ".join((made.title, *on_a_page(shown, columns).notes)))
 
 
-def _write(made: FigureDeclaration, paths: Sequence[Path], columns: Literal[1, 2]) -> None:
+def _write(
+    made: FigureDeclaration, path: Path, columns: Literal[1, 2], plugins: Sequence[Path]
+) -> None:
     from fsf_reports._data import figure_csv
     from fsframework.values import atomic_write
 
-    for path in paths:
-        if path.suffix.lower() == ".csv":
-            atomic_write(path, figure_csv(made))
-        else:
-            fsf_reports.save_figure(made, path, columns, renderer="altair")
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        atomic_write(path, figure_csv(made))
+    else:
+        renderer = "altair" if suffix in _SUFFIXES else None
+        fsf_reports.save_figure(made, path, columns, renderer=renderer, plugins=plugins)
 
 
 def _list(as_json: bool, *, list_all: bool) -> None:

@@ -35,8 +35,8 @@ _SUFFIXES = (".tex", ".md", ".csv", ".html")
     "contexts or harm.",
 )
 @outputs_option(
-    "File to write: .tex, .md, .html or .csv (unrounded, one row per value); repeatable.  "
-    "[default: print it]"
+    "File to write: .tex, .md, .html, .csv (unrounded, one row per value), or what another "
+    "table writer writes; repeatable.  [default: print it]"
 )
 @click.option(
     "--columns",
@@ -89,12 +89,15 @@ def table(  # noqa: PLR0913 - a parameter per option
       fsf table runs --of shots --output shots.tex --output shots.csv
       fsf table method=protonet --of classes
     """
+    from fsf_reports._table_files import PlainTables
     from fsf_reports._tables import table as declared
     from fsf_statistics import labelled_results
     from fsframework.cli import render
 
     for path in outputs:
-        check_output(path, *_SUFFIXES, force=force)
+        check_output(path, force=force)
+        if path.suffix.lower() not in _SUFFIXES:
+            fsf_reports.check_tables(path, plugin_files)
     made = declared(
         labelled_results(run_list, runs_dir),
         of,
@@ -107,7 +110,9 @@ def table(  # noqa: PLR0913 - a parameter per option
         plugins=plugin_files,
     )
     for path in outputs:
-        _write(made, path, digits, grouped=bool(group_by))
+        plain = PlainTables(digits=digits, grouped=bool(group_by))
+        writer = plain if path.suffix.lower() in _SUFFIXES else None
+        fsf_reports.save_tables(made, path, writer=writer, plugins=plugin_files)
     if as_json:
         render.print_json(made.to_json())
         return
@@ -117,12 +122,6 @@ def table(  # noqa: PLR0913 - a parameter per option
         _print(made, digits)
     for remark in made.remarks:
         click.echo(f"note: {remark}")
-
-
-def _write(made: TableDeclaration, path: Path, digits: int, *, grouped: bool) -> None:
-    from fsf_reports._table_files import PlainTables
-
-    fsf_reports.save_tables(made, path, writer=PlainTables(digits=digits, grouped=grouped))
 
 
 def _print(made: TableDeclaration, digits: int) -> None:

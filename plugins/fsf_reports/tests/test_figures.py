@@ -391,7 +391,8 @@ def test_the_command_writes_files_and_prints_the_caption(
     again = fsf("figure", "arms", *runs, "--output", "a.svg")
     assert (again.returncode, "a.svg exists" in again.stderr) == (2, True)
     other = fsf("figure", "arms", *runs, "--output", "a.jpg")
-    assert "a.jpg must end in .pdf or .svg or .png or .csv" in other.stderr
+    assert other.returncode == 2
+    assert all(f".{ending}" in other.stderr for ending in ("pdf", "svg", "png", "csv"))
     assert fsf("figure", "arms").returncode == 2
     listed = json.loads(fsf("figure", "--list", "--json").stdout)
     assert [one["figure"] for one in listed] == list(FIGURES)
@@ -459,3 +460,17 @@ def test_a_caption_has_what_is_certain_and_not_what_is_suspected(
     told = " ".join(figure("arms", folders).notes).lower()
     assert certain in told
     assert "perhaps seen" not in told
+
+
+@pytest.mark.parametrize(("kind", "made"), [("renderer", "figure arms"), ("table", "table")])
+def test_another_plugin_writes_files_of_its_own_ending(
+    kind: str, made: str, fsf: Fsf, one_shot: list[Path], tmp_path: Path
+) -> None:
+    assert fsf("plugins", "new", kind, "mine", "--script").returncode == 0
+    endings = {"renderer": "json", "table": "txt"}
+    asked = (*made.split(), str(one_shot[0]), "--output", f"made.{endings[kind]}")
+    refused = fsf(*asked)
+    assert (refused.returncode, "must end in" in refused.stderr) == (2, True)
+    done = fsf(*asked, "--plugin", "mine.py")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / f"made.{endings[kind]}").stat().st_size > 100

@@ -299,6 +299,6 @@ def test_the_command(fsf: Fsf, one_shot: list[Path], tmp_path: Path) -> None:
     shown = fsf("table", *runs, "--columns", "gap").stdout.splitlines()
     assert shown[0].split() == ["method", "gap"]
     refused = fsf("table", *runs, "--output", "t.xls")
-    assert (refused.returncode, "must end in .tex" in refused.stderr) == (2, True)
+    assert (refused.returncode, "must end in one of .tex" in refused.stderr) == (2, True)
     unknown = fsf("table", *runs, "--columns", "wac")
     assert "--columns wac: no column has this name" in unknown.stderr

@@ -1,6 +1,6 @@
 """A renderer, which draws figures into files with an ending of its own.
 
-Try it: fsf plugins show my-renderer
+Try it: fsf figure arms runs --output arms.json
 """
 
 import json

@@ -1,6 +1,6 @@
 """A table writer, which writes tables into files with an ending of its own.
 
-Try it: fsf plugins show my-table
+Try it: fsf table runs --output table.txt
 """
 
 from collections.abc import Sequence
