@@ -32,7 +32,6 @@ from fsframework.components.options import (
 )
 from fsframework.engine.stages import Precision, Stage
 from fsframework.errors import OptionError, argument, close_matches
-from fsframework.records import RunRecord
 from fsframework.statistics.estimators import Interval, IntervalChoice
 
 __all__ = [
@@ -381,6 +380,8 @@ def _raw_options(path: Path, called: str) -> dict[str, Any]:
     """Return the options of a TOML file, or those that made a run."""
     try:
         if path.suffix == ".json":
+            from fsframework.records import RunRecord  # late: it needs NumPy
+
             return RunRecord.load(path).configuration
         return parse_toml(read_file(path))
     except FileNotFoundError:
