@@ -18,7 +18,10 @@ _SCREEN = 30
 
 
 def text_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    width: int | None = None,
+    spare: Sequence[str] = (),
 ) -> str:
     """Return a plain table with two spaces between columns.
 
@@ -26,10 +29,14 @@ def text_table(
         columns: their heads.
         rows: their cells.
         width: characters per line; wide cells wrap to fit, and without a width none does.
+        spare: columns that are left out, in this order, until no cell wraps.
 
     >>> print(text_table(["measure", "value"], [["wacc-gap", "16.9 ± 1.8 %"]]))
     measure   value
     wacc-gap  16.9 ± 1.8 %
+    >>> print(text_table(["run", "words", "Acc"], [["one", "green;blue", "50 %"]], 12, ["words"]))
+    run  Acc
+    one  50 %
     """
     from rich.cells import cell_len
 
@@ -40,6 +47,10 @@ def text_table(
         max(cell_len(line) for cell in column for line in cell) for column in columns_of_lines
     ]
     room = (width or _NO_LIMIT) - len(_BETWEEN) * (len(columns) - 1)
+    if sum(widths) > room and spare:
+        left = table[0].index(spare[0])
+        head, *kept = ([*row[:left], *row[left + 1 :]] for row in table)
+        return text_table(head, kept, width, spare[1:])
     if sum(widths) > room:
         widths = _narrowed(widths, room)
         lines = [[_wrapped(c, n) for c, n in zip(row, widths, strict=True)] for row in table]

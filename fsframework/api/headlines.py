@@ -79,9 +79,7 @@ class RunHeadline(Headline):
             head: str(one).partition(" (")[0].removesuffix(" %")
             for head, one in self.estimates.items()
         }
-        while len(cells) > 4 and sum(max(len(k), len(v)) + 2 for k, v in cells.items()) > width + 2:
-            del cells[list(cells)[2]]
-        return text_table(list(cells), [list(cells.values())], width)
+        return text_table(list(cells), [list(cells.values())], width, list(cells)[2:-2])
 
 
 def headline_of_run(run: Run) -> RunHeadline:

@@ -59,25 +59,7 @@ def print_table(
     Args:
         spare: columns that are left out on a narrow terminal, in this order.
     """
-    shown = fitting(columns, rows, spare, room_of_line())
-    cells = [[row[i] for i in shown] for row in rows]
-    print(text_table([columns[i] for i in shown], cells, room_of_line()))
-
-
-def fitting(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], room: int
-) -> list[int]:
-    """Return the columns that remain if ``spare`` ones are left out until no cell wraps.
-
-    >>> fitting(["run", "words", "Acc"], [["one", "green;blue", "50 %"]], ["words"], room=12)
-    [0, 2]
-    """
-    widths = [max(map(len, cells)) + 2 for cells in zip(columns, *rows, strict=True)]
-    shown = list(range(len(columns)))
-    for name in spare:
-        if sum(widths[i] for i in shown) - 2 > room:
-            shown.remove(columns.index(name))
-    return shown
+    print(text_table(columns, rows, room_of_line(), spare))
 
 
 def print_headline(headline: Headline) -> None:
