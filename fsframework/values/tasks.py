@@ -99,18 +99,13 @@ class TaskSet:
             self.attribute.min() >= -1 and self.attribute.max() < len(self.words)
         ):
             raise DataError(f"attribute must be in -1..{len(self.words) - 1}")
-        if np.any(np.diff(np.sort(self.classes, axis=1), axis=1) == 0):
-            raise DataError(f"{self._where(self.classes)}: a class appears twice")
         images = self.images
         if images.size and images.min() < 0:
             raise DataError("image indices must not be negative")
-        if np.any(np.diff(np.sort(images, axis=1), axis=1) == 0):
-            raise DataError(f"{self._where(images)}: an image appears twice")
-
-    @staticmethod
-    def _where(rows: IntArray) -> str:
-        bad = np.any(np.diff(np.sort(rows, axis=1), axis=1) == 0, axis=1)
-        return f"task {int(np.flatnonzero(bad)[0])}"
+        for rows, what in ((self.classes, "a class"), (images, "an image")):
+            repeats = np.any(np.diff(np.sort(rows, axis=1), axis=1) == 0, axis=1)
+            if repeats.any():
+                raise DataError(f"task {int(repeats.argmax())}: {what} appears twice")
 
     @classmethod
     def of(
