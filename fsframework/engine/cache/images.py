@@ -314,7 +314,7 @@ class Readable(Dataset):
 
     def __init__(self, original: Dataset, rows: IntArray) -> None:
         self.original, self.rows = original, rows
-        self.native_size, self.about = original.native_size, original.about
+        self.unlabelled = original.unlabelled
         self.keys = Texts.of(original.keys).take(rows)
         self.labels = original.labels[rows]
         self.class_names, self.splits = original.class_names, original.splits
