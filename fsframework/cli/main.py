@@ -87,10 +87,8 @@ def _run(arguments: list[str], *, verbose: bool) -> int:
 def _write_any_text() -> None:
     """Let the standard streams replace what they cannot encode; closed ones lead nowhere."""
     codecs.register_error("fsframework", _plain)
-    if sys.stdout is None:
-        sys.stdout = _nowhere()
-    if sys.stderr is None:
-        sys.stderr = _nowhere()
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="fsframework")
