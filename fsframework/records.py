@@ -27,7 +27,6 @@ from fsframework.values import (
 
 __all__ = [
     "RECORD_NAME",
-    "RECORD_VERSION",
     "ArmRecord",
     "ComponentRecord",
     "DataRecord",

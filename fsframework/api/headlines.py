@@ -158,7 +158,7 @@ def gap_told(of_arms: Mapping[str, Estimate]) -> dict[str, str]:
     """Return what gap and drop are made of by name, from the value of each arm by its label."""
     first, control = next(iter(of_arms.items()))
     terms = " − ".join(of_arms if control.higher_is_better else [*of_arms][::-1])
-    drop = f"gap as a share of {first} beyond guessing ({_guessed(control)})"
+    drop = f"gap as a share of {first} beyond guessing ({_shown(control, control.guessing)})"
     return {n: f"{n} = {told}; larger is worse." for n, told in (("gap", terms), ("drop", drop))}
 
 
@@ -190,21 +190,20 @@ def limits_told(
             ):
                 if rows:
                     limit = limit if arm != arms[0] else nothing
-                    gives = f"what guessing gives ({_guessed(own[rows[0]])})"
+                    first = own[rows[0]]
+                    gives = f"what guessing gives ({_shown(first, first.guessing)})"
                     yield f"{head} of {names(rows)} {where} {gives}: {limit}."
         known |= told
 
 
-def _guessed(one: Estimate) -> str:
-    value = one.guessing or 0.0
+def _shown(one: Estimate, value: float | None) -> str:
+    value = value or 0.0
     return f"{100 * value:.1f} %" if one.share else f"{value:.4g}"
 
 
 def loss_told(label: str, statistic: str, gap: Estimate, of_arms: Sequence[Estimate]) -> str:
     """Return what one method loses from the control arm to the tested one."""
-    ends = " to ".join(
-        f"{100 * one.value:.1f} %" if one.share else f"{one.value:.4g}" for one in of_arms
-    )
+    ends = " to ".join(_shown(one, one.value) for one in of_arms)
     arms = f"of {statistic} from {gap.arms[0]} to {gap.arms[1]} tasks"
     if gap.low > 0:
         return f"{label} loses {points(gap)} {arms} ({ends})."

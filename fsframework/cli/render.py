@@ -90,15 +90,6 @@ def room_of_line() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _NO_LIMIT
 
 
-def _estimates_table(run: Run) -> None:
-    """Print the estimates of a run with everything needed to read them."""
-    from fsframework.values import table_of
-
-    labelled = {run.record.label(e): e for e in run.estimates.values()}
-    by = {label: e.query_batch for label, e in labelled.items()}
-    print_table(*table_of(labelled, "measure", **{"queries by": by}))
-
-
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -126,6 +117,7 @@ def print_run(run: Run, *, explain: bool) -> None:
     """
     from fsframework.api.headlines import headline_of_run
     from fsframework.statistics.measures import DEFAULT_STATISTICS
+    from fsframework.values import table_of
 
     record, several = run.record, bool(run.of_seeds)
     shown: list[str] = []
@@ -141,7 +133,9 @@ def print_run(run: Run, *, explain: bool) -> None:
     click.echo()
     statistics = {one.statistic for one in record.estimates.values()}
     if run.estimates and (explain or not statistics <= set(DEFAULT_STATISTICS)):
-        _estimates_table(run)
+        labelled = {record.label(e): e for e in run.estimates.values()}
+        by = {label: e.query_batch for label, e in labelled.items()}
+        print_table(*table_of(labelled, "measure", **{"queries by": by}))
         click.echo()
     elif record.status == "unfinished":
         click.echo("unfinished: run the same command again to resume\n")

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from fsframework.components.catalogue import Added
 
 __all__ = [
-    "ADDED_ORIGIN",
     "Component",
     "canonical",
     "differing",

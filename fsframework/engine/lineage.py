@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SplitCounts",
-    "UnderTest",
-    "WeightsFacts",
     "data_problems",
     "facts_of",
     "seen_by",

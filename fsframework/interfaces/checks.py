@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from fsframework.errors import OptionError
 
@@ -19,9 +20,7 @@ def check_above(least: float, /, **options: float) -> None:
     Traceback (most recent call last):
     fsframework.errors.OptionError: scale must be above 0, got 0.0
     """
-    for name, value in options.items():
-        if not value > least:
-            raise OptionError(f"{name} must be above {least:g}, got {value}")
+    _demand(options, lambda value: value > least, f"above {least:g}")
 
 
 def check_at_least(least: float, /, **options: float) -> None:
@@ -34,9 +33,7 @@ def check_at_least(least: float, /, **options: float) -> None:
     Traceback (most recent call last):
     fsframework.errors.OptionError: steps must be at least 1, got 0
     """
-    for name, value in options.items():
-        if not value >= least:
-            raise OptionError(f"{name} must be at least {least:g}, got {value}")
+    _demand(options, lambda value: value >= least, f"at least {least:g}")
 
 
 def check_below_one(**options: float) -> None:
@@ -49,9 +46,7 @@ def check_below_one(**options: float) -> None:
     Traceback (most recent call last):
     fsframework.errors.OptionError: dropout must be in [0, 1), got 1.0
     """
-    for name, value in options.items():
-        if not 0 <= value < 1:
-            raise OptionError(f"{name} must be in [0, 1), got {value}")
+    _demand(options, lambda value: 0 <= value < 1, "in [0, 1)")
 
 
 def check_one_of(known: Sequence[str], /, **options: str) -> None:
@@ -64,6 +59,10 @@ def check_one_of(known: Sequence[str], /, **options: str) -> None:
     Traceback (most recent call last):
     fsframework.errors.OptionError: fusion must be one of sum, mean, got 'max'
     """
+    _demand(options, lambda value: value in known, f"one of {', '.join(known)}")
+
+
+def _demand(options: Mapping[str, Any], allows: Callable[[Any], bool], rule: str) -> None:
     for name, value in options.items():
-        if value not in known:
-            raise OptionError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        if not allows(value):
+            raise OptionError(f"{name} must be {rule}, got {value!r}")

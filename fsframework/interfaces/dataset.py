@@ -190,25 +190,23 @@ class Dataset(Configurable, ABC, kind="dataset"):
         Pool index ``i`` is the data set's index ``split_indices(split)[i]``. It is made once, since
         that of a large data set takes time.
         """
-        if split not in self._pools:
-            self._pools[split] = self._pool(split)
-        return self._pools[split]
-
-    @functools.cached_property
-    def _pools(self) -> dict[str, ImagePool]:
-        """Those made; a cached property, since they are not part of the data set's state."""
-        return {}
-
-    def _pool(self, split: str) -> ImagePool:
+        if split in self._pools:
+            return self._pools[split]
         indices = self.split_indices(split)
         present, labels = np.unique(self.labels[indices], return_inverse=True)
         texts = {"": self.keys, **self.metadata}
         if indices.size < len(self.keys):
             texts = {name: Texts.of(own).take(indices) for name, own in texts.items()}
-        return ImagePool(
+        self._pools[split] = ImagePool(
             texts.pop(""),
             labels,
             tuple(self.class_names[c] for c in present),
             texts,
             labelled=split not in self.unlabelled,
         )
+        return self._pools[split]
+
+    @functools.cached_property
+    def _pools(self) -> dict[str, ImagePool]:
+        """Those made; a cached property, since they are not part of the data set's state."""
+        return {}

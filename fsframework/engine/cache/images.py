@@ -40,7 +40,6 @@ __all__ = [
     "ImageStore",
     "PixelSource",
     "Pixels",
-    "Readable",
     "Source",
     "without_broken",
 ]

@@ -45,11 +45,10 @@ class Curve:
     def __call__(self, history: Sequence[Epoch]) -> None:
         """Update the files."""
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
+        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+        writer.writeheader()
         for row in history:
-            counted = {**vars(row), "stage": row.stage + 1, "epoch": row.epoch + 1}
-            writer.writerow(["" if (v := counted.get(c)) is None else v for c in _COLUMNS])
+            writer.writerow({**vars(row), "stage": row.stage + 1, "epoch": row.epoch + 1})
         atomic_write(self._csv, text.getvalue())
         if self._events is not None:
             write_tensorboard(self._events, history, self._written)

@@ -53,7 +53,6 @@ __all__ = [
     "Split",
     "Trained",
     "Training",
-    "start_from",
     "start_stages",
 ]
 
