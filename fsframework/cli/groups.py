@@ -36,6 +36,8 @@ class ListingGroup(click.Group):
         unknown = self.get_command(ctx, name) is None and not name.startswith("-")
         if unknown and not ctx.resilient_parsing:
             hint = close_matches(name, self.list_commands(ctx))
+            if not hint and ctx.parent is None:
+                hint = '; packages bring more: pip install "fsframework[all]"'
             raise click.UsageError(f"unknown command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 

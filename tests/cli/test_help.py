@@ -59,7 +59,10 @@ def test_a_group_without_arguments_prints_its_help_as_help(fsf: Fsf, arguments: 
     [
         (["rum"], "fsf: unknown command 'rum' (did you mean 'run'?) (see fsf --help)"),
         (["data", "lst"], "unknown command 'lst' (did you mean 'list'?) (see fsf data --help)"),
-        (["zzz"], "fsf: unknown command 'zzz' (see fsf --help)"),
+        (
+            ["zzz"],
+            "fsf: unknown command 'zzz'; packages bring more: pip install \"fsframework[all]\"",
+        ),
     ],
 )
 def test_an_unknown_command_is_told_the_nearest(
