@@ -40,7 +40,8 @@ def text_table(
     """
     from rich.cells import cell_len
 
-    table = [[printable(cell) for cell in row] for row in (columns, *rows)]
+    given = [columns, *rows]
+    table = [[printable(cell) for cell in row] for row in given]
     lines = [[cell.expandtabs(8).splitlines() or [""] for cell in row] for row in table]
     columns_of_lines = zip(*lines, strict=True)
     widths = [
@@ -48,8 +49,8 @@ def text_table(
     ]
     room = (width or _NO_LIMIT) - len(_BETWEEN) * (len(columns) - 1)
     if sum(widths) > room and spare:
-        left = table[0].index(spare[0])
-        head, *kept = ([*row[:left], *row[left + 1 :]] for row in table)
+        left = columns.index(spare[0])
+        head, *kept = ([*row[:left], *row[left + 1 :]] for row in given)
         return text_table(head, kept, width, spare[1:])
     if sum(widths) > room:
         widths = _narrowed(widths, room)
