@@ -176,7 +176,14 @@ def test_python_that_takes_long_runs(beside_images: Path) -> None:
     run_page(ROOT / "docs" / "guides" / "python.md", beside_images, long=True)
 
 
-@pytest.mark.parametrize("kind", sorted(set(Registry().kinds) - {"command"}))
+KINDS = sorted(set(Registry().kinds) - {"command"})
+MANY_PROCESSES = {"launcher"}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.slow] * (kind in MANY_PROCESSES)) for kind in KINDS],
+)
 def test_plugins_keep_their_contracts(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import fsframework as fsf
 from fsf_statistics.accuracies import TaskAccuracies
-from fsf_statistics.cli.import_accuracies import import_all
+from fsf_statistics.imported_runs import import_accuracies
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces import Statistic
 from fsframework.values import ArmOutcomes, Arms, FloatArray, Outcomes
@@ -107,7 +107,7 @@ def test_runs_are_given_themselves_by_folder_by_name_or_all_of_a_folder(tmp_path
         TaskAccuracies(name, "birds", values, tmp_path / "birds.csv", "open")
         for name, values in measured.items()
     ]
-    made, _ = import_all(read, runs, {})
+    made, _ = import_accuracies(read, runs)
     wanted = fsf.compare(made)
     assert [part.measure.name for part in wanted] == ["acc-tasks"]
     assert wanted[0].scope == "open"
@@ -118,7 +118,7 @@ def test_runs_are_given_themselves_by_folder_by_name_or_all_of_a_folder(tmp_path
     assert list(named[0].values) == ["mine", "theirs"]
     with pytest.raises(DataError, match="wacc-tasks cannot be compared: .* without predictions"):
         fsf.compare(made, "wacc")
-    [again, _], _ = import_all(read, runs, {})
+    [again, _], _ = import_accuracies(read, runs)
     assert (again.reused, again.folder) == (True, made[0].folder)
 
 

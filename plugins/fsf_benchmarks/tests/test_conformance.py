@@ -1,9 +1,8 @@
-"""Every benchmark of this package keeps its contract, and so does the example of the docs."""
+"""Every benchmark of this package keeps its contract; the one that begins a new plugin runs."""
 
 from __future__ import annotations
 
 import json
-import re
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from fsf_benchmarks import Contexts, FewStab, MetaCoCo, OpenIntervals, PrintedVa
 from fsframework.testing import Check, Make, parametrize_with_checks
 from tests.conftest import Fsf
 
-DOCS = Path(__file__).parents[3] / "docs" / "extend" / "benchmark.md"
 SMALL = ("--dataset", "planted", "-o", "dataset.size=16", "-o", "dataset.n_per_class=30")
 
 
@@ -36,30 +34,19 @@ def test_a_plugin_keeps_its_contract(make: Make, check: Check) -> None:
     check(make)
 
 
-@pytest.fixture
-def example(tmp_path: Path) -> str:
-    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / "shots.py").write_text(code, encoding="utf-8")
-    return "shots.py"
-
-
-def test_the_example_of_the_docs_runs(fsf: Fsf, example: str, tmp_path: Path) -> None:
+def test_a_new_benchmark_runs(fsf: Fsf) -> None:
+    assert fsf("plugins", "new", "benchmark", "by-shot", "--script").returncode == 0
     asked = (
-        "benchmark", "shots", "--plugin", example, *SMALL[2:], "--method", "ncc", "--tasks", "20",
-        "-o", "training.epochs=0", "-o", "image_size=16", "--shot", "1", "--shot", "2",
+        "benchmark", "by-shot", "--plugin", "by_shot.py", *SMALL[2:], "--method", "ncc",
+        "--tasks", "20", "-o", "training.epochs=0", "-o", "image_size=16", "--shot", "1",
+        "--shot", "2",
     )  # fmt: skip
-    done = fsf(*asked, "--json", "--figure", "shots.png")
+    done = fsf(*asked, "--json")
     assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert [row["shot"] for row in document["tables"][0]["rows"]] == [1, 2]
-    assert all(0 <= row["measured"] <= 100 for row in document["tables"][0]["rows"])
-    assert document["figures"][0]["panels"][0]["series"][0]["name"] == "ncc"
-    assert (tmp_path / "shots.png").stat().st_size > 1000
+    rows = json.loads(done.stdout)["tables"][0]["rows"]
+    assert [int(row["shot"]) for row in rows] == [1, 2]
+    assert all(0 <= row["measured"] <= 100 for row in rows)
     assert "2 experiments, 2 of them finished" in fsf(*asked, "--dry-run").stdout
-    refused = fsf(*asked, "--figure", "shots.png")
-    assert "shots.png exists; give --force to replace it" in refused.stderr
-    checked = fsf("plugins", "check", "shots", "--plugin", example)
-    assert checked.returncode == 0, checked.stdout
 
 
 def test_benchmarks_are_listed_and_run_from_python(

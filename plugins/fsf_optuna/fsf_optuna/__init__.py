@@ -17,3 +17,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}._searcher"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

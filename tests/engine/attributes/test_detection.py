@@ -18,7 +18,7 @@ import pytest
 
 import fsframework as fsf
 from fsf_tools.attributes.extraction import Extracted, extract_words
-from fsframework.api.experiments import resolved, tree_of_call
+from fsframework.api.experiments import Description, resolved, tree_of_call
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, PluginError
 from fsframework.interfaces import AttributeDetector, Captioner, WordSelector
@@ -97,8 +97,8 @@ def detect(
     counted = reporter or Counting()
     session = dataclasses.replace(open_session(progress=False), reporter=counted)
     given = {**SMALL, "dataset": dataset, "detector": {"name": detector, **options}}
-    experiment = resolved(tree_of_call(given), session)
-    found = extract_words(experiment, session, batch_size=batch_size)
+    described = Description(resolved(tree_of_call(given), session), session)
+    found = extract_words(described, batch_size=batch_size)
     return found, counted.units.get("detection", 0) - len(found.failed)
 
 
