@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fsframework.components.registry import Registry
+from fsframework.api.session import open_session
 from fsframework.errors import FsfError
 from fsframework.testing import require
 
@@ -40,10 +40,10 @@ def require_formats(cls: Any, kind: str, example: str) -> None:
 
 def _installed(kind: str) -> dict[str, Any]:
     """Return the classes of the installed plugins of a kind that can be imported."""
-    registry, found = Registry(), {}
-    for plugin in registry.plugins(kind):
+    registry, found = open_session(progress=False).registry, {}
+    for name in registry.names(kind):
         with suppress(FsfError):
-            found[plugin.name] = registry.class_of(plugin)
+            found[name] = registry.load(kind, name)
     return found
 
 
