@@ -25,10 +25,11 @@ from torch.utils._pytree import tree_leaves
 
 from fsframework.testing._suite import NotApplicable
 
-__all__ = ["fault_on_meta"]
+__all__ = ["fault_on_meta", "mixes_devices"]
 
 _READS = "reads a value of a tensor"
 _SIZES = "makes a tensor whose shape depends on values"
+_ON_CPU = "a tensor on the CPU ("
 _CHECKS = (
     "calls linear algebra that checks its result: cholesky_ex, inv_ex, solve_ex and lu_factor_ex "
     "do not check"
@@ -103,6 +104,11 @@ def fault_on_meta(step: Callable[[], object], *, feeds: bool = False) -> str:
     return watch.fault
 
 
+def mixes_devices(fault: str) -> bool:
+    """Return whether a fault is a tensor on the CPU, which no need for values excuses."""
+    return _ON_CPU in fault
+
+
 def _run(step: Callable[[], object]) -> None:
     """Call the step; this function's frame marks where the frames of the step begin."""
     step()
@@ -140,14 +146,14 @@ class _Watch(TorchDispatchMode):
         if waits := _reason(name, args, given):
             self.refuse(f"{waits} ({func})")
         if any(_elsewhere(value) for value in tree_leaves((args, given))):
-            self.refuse(f"uses a tensor on the CPU ({func})")
+            self.refuse(f"uses {_ON_CPU}{func})")
         try:
             result = func(*args, **given)
         except NotImplementedError:
             self.unsupported = str(func)
             raise
         if any(_elsewhere(value) for value in tree_leaves(result)):
-            self.refuse(f"makes a tensor on the CPU ({func})")
+            self.refuse(f"makes {_ON_CPU}{func})")
         return result
 
 

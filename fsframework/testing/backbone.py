@@ -17,7 +17,7 @@ from fsframework._calls import seeded
 from fsframework.errors import FsfError, OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
 from fsframework.testing._example import note_call
-from fsframework.testing._meta import fault_on_meta
+from fsframework.testing._meta import fault_on_meta, mixes_devices
 from fsframework.testing._suite import ConformanceError, Make, NotApplicable, Suite, require
 from fsframework.testing._tensors import require_close, snapshot, usual_settings
 
@@ -350,6 +350,7 @@ def check_device(make: Make) -> None:
             maps.square().mean().backward()
 
     fault = fault_on_meta(step)
+    require(not mixes_devices(fault), f"a pass mixes devices: {fault}; pass device=images.device")
     if reason:
         require(fault, f"reads_values is {reason!r}, but no pass reads any; remove it")
     else:

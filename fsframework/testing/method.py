@@ -28,7 +28,7 @@ from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.interfaces.views import ViewMaker, Views
 from fsframework.interfaces.wrapping import MethodWrapper
 from fsframework.testing._example import note_call, shown, size
-from fsframework.testing._meta import fault_on_meta
+from fsframework.testing._meta import fault_on_meta, mixes_devices
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
 from fsframework.testing._tensors import require_close, snapshot, usual_settings
 
@@ -639,6 +639,7 @@ def check_scores_on_device(make: Make) -> None:
         fault = fault_on_meta(lambda: embedded.extend(method.embed_episode(episode)))
         require(not fault, f"embed would make a GPU wait: {fault}")
         fault = fault_on_meta(lambda: method.scores(*embedded))
+    require(not mixes_devices(fault), f"scores mixes devices: {fault}; pass device=support.device")
     if method.reads_values:
         require(fault, f"reads_values is {method.reads_values!r}, but scores reads none; remove it")
     else:

@@ -37,7 +37,7 @@ from fsframework.testing._suite import (
     variants,
 )
 from fsframework.testing.toys import toy_pool
-from fsframework.values import ImagePool, TaskSet, digest_of
+from fsframework.values import ImagePool, IntArray, TaskSet, digest_of
 
 suite = Suite(TaskSampler, takes_pool=True)
 
@@ -90,6 +90,11 @@ def _part(pool: ImagePool, classes: int, images: int | None = None) -> ImagePool
     """Return the first classes of a pool, and the first images of each."""
     members = [pool.members(label)[:images] for label in range(classes)]
     chosen = np.sort(np.concatenate(members)) if members else np.array([], dtype=np.int64)
+    return _taken(pool, chosen, classes)
+
+
+def _taken(pool: ImagePool, chosen: IntArray, classes: int | None = None) -> ImagePool:
+    """Return some images of a pool, all of its first classes."""
     part = ImagePool(
         [pool.keys[index] for index in chosen],
         pool.labels[chosen],
@@ -272,6 +277,12 @@ def check_no_number(make: Make) -> None:
         tasks = _within_patience(functools.partial(make().draw, pool, None, 0))
     except OptionError:
         return
+    except ConformanceError:
+        raise
+    except Exception as error:  # not of the pool: a number of tasks was drawn from it
+        raise ConformanceError(
+            f"raise OptionError for n_tasks=None, not {type(error).__name__}: {error}"
+        ) from None
     require(len(tasks) > 0, "n_tasks=None gives no task, but the pool has some")
 
 
@@ -356,10 +367,30 @@ def check_control(make: Make) -> None:
     except FsfError as error:
         raise ConformanceError(f"both arms must be drawn from the same pool: {error}") from None
     if control.paired:
-        require(
-            np.array_equal(theirs.classes, own.classes),
-            "paired is True, but task t of the two arms has different classes",
-        )
+        _require_paired(theirs, own, "")
+        if given_pool() is None:
+            pool = _uneven_pool(sampler)
+            number = 16 * _TASKS if sampler.independent else _TASKS
+            note_call(f"draw(pool, {number}, 0), with classes and contexts of unequal sizes")
+            with suppress(FsfError):  # it may want another pool than this
+                theirs, own = (one.draw(pool, number, 0) for one in (control.sampler, sampler))
+                _require_paired(theirs, own, " where classes and contexts have unequal sizes")
+
+
+def _require_paired(theirs: TaskSet, own: TaskSet, where: str) -> None:
+    require(
+        np.array_equal(theirs.classes, own.classes),
+        f"paired is True, but task t of the two arms has different classes{where}",
+    )
+
+
+def _uneven_pool(sampler: TaskSampler) -> ImagePool:
+    """Return toy images that are enough, with up to twice as many in some classes and contexts."""
+    classes, images, words = _pool_size(sampler)
+    pool = toy_pool(classes, 2 * images, words)
+    place = np.arange(len(pool)) % (2 * images)
+    cell = 5 * pool.labels + place % 5
+    return _taken(pool, np.flatnonzero(place < images + images * (7 * cell % 11) // 10))
 
 
 @suite.check(after=[check_images_distinct])

@@ -584,6 +584,13 @@ class NeverConverging(Nearest):
     reads_values = "why not"
 
 
+class ConvergingOnCpu(Converging):
+    """It makes a tensor on the CPU before it reads a value."""
+
+    def scores(self, support, query):
+        return super().scores(support @ torch.eye(support.shape[-1]), query)
+
+
 class Numbered(Nearest):
     """A reason that is not one."""
 
@@ -597,6 +604,7 @@ def test_a_method_that_must_read_values_says_so(failing):
         check_loss_on_device(ConvergingToo)
     assert failing(ConvergingTwice, "method") == {"check_loss_on_device"}
     assert failing(NeverConverging, "method") == {"check_scores_on_device"}
+    assert failing(ConvergingOnCpu, "method") == {"check_scores_on_device"}
     assert failing(Numbered, "method") == {"check_declarations"}
 
 

@@ -203,6 +203,15 @@ class Unpaired(Contrasted):
         return task_rng(seed, task, "of its own")
 
 
+class PairedIfEven(Contrasted):
+    """Its classes are those of its control only where all have as many images."""
+
+    def task(self, pool, rng):
+        large = np.flatnonzero(pool.class_sizes >= np.median(pool.class_sizes))
+        classes = rng.choice(large, self.n_way, replace=False)
+        return classes, np.array([self.images(pool, c, rng) for c in classes])
+
+
 class Undeclared(Uniform):
     """Reads attributes without declaring it."""
 
@@ -299,6 +308,16 @@ def test_a_sound_sampler_passes(make, check):
 @pytest.mark.parametrize("name", BROKEN)
 def test_only_its_check_rejects(name, failing):
     assert failing(BROKEN[name], "sampler") == {name}
+
+
+def test_pairs_are_such_where_classes_have_unequal_sizes(failing):
+    assert failing(PairedIfEven, "sampler") == {"check_control"}
+
+
+def test_a_sampler_without_an_end_is_told_what_to_raise():
+    [failed] = [result for result in check_component(Endless) if not result.passed]
+    assert "OptionError for n_tasks=None" in failed.message
+    assert "--pool" not in failed.message
 
 
 def test_every_check_has_its_broken_sampler():

@@ -21,7 +21,7 @@ from fsf_reports.values import (
     shown_columns,
 )
 from fsframework.errors import DataError
-from fsframework.testing import checks_for, parametrize_with_checks
+from fsframework.testing import check_component, checks_for, parametrize_with_checks
 from tests.misdeclared import changed, hashed
 
 COUNT = itertools.count()
@@ -316,14 +316,86 @@ BROKEN = {
 ALL = [(kind, check) for kind, own in BROKEN.items() for check in own]
 
 
+class Unheaded(Lines):
+    """Columns have no names."""
+
+    def text(self, tables):
+        names = [(column.name, column) for table in tables for column in shown_columns(table)]
+        text = super().text(tables)
+        for name, _ in names:
+            text = text.replace(f"  {html.escape(name)}  ", "  ")
+        return text
+
+
+class Rounded(Lines):
+    """Values have no decimals."""
+
+    def text(self, tables):
+        def whole(entry):
+            found = entry.measured
+            rounded = found and dataclasses.replace(found, value=round(found.value))
+            return dataclasses.replace(entry, measured=rounded)
+
+        entries = [tuple(map(whole, table.entries)) for table in tables]
+        return super().text(
+            [dataclasses.replace(t, entries=e) for t, e in zip(tables, entries, strict=True)]
+        )
+
+
+class Cut(Lines):
+    """Lines end after 200 characters."""
+
+    def text(self, tables):
+        return "\n".join(line[:200] for line in super().text(tables).splitlines())
+
+
+class Claiming(Lines):
+    """A suffix of another plugin."""
+
+    formats = ("txt", "csv")
+
+
+class ClaimingToo(Drawing):
+    """A suffix of another plugin."""
+
+    formats = ("json", "svg")
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """No other plugin is installed."""
+    monkeypatch.setattr("fsf_reports.testing._one_file._installed", lambda kind: {})
+
+
+@pytest.mark.usefixtures("alone")
 @parametrize_with_checks(list(SOUND.values()))
 def test_a_sound_component_passes(make, check):
     check(make)
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(("kind", "check"), ALL)
 def test_only_its_check_rejects(kind, check, failing):
     assert failing(BROKEN[kind][check], kind) == {check}
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("writer", "check"),
+    [(Unheaded, "check_values"), (Rounded, "check_values"), (Cut, "check_any_names")],
+)
+def test_a_table_writer_leaves_nothing_out(writer, check, failing):
+    assert failing(writer, "table") == {check}
+
+
+@pytest.mark.parametrize(
+    ("cls", "suffix", "other"), [(Claiming, "csv", "plain-tables"), (ClaimingToo, "svg", "altair")]
+)
+def test_a_suffix_has_one_writer(cls, suffix, other):
+    [failed] = [result for result in check_component(cls) if not result.passed]
+    assert failed.name == "check_formats"
+    assert suffix in failed.message
+    assert other in failed.message
 
 
 @pytest.mark.parametrize("kind", SOUND)

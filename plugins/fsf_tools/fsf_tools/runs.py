@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,8 @@ def list_runs(
     found = all_runs(runs_dir)
     if selectors:
         found = Runs(_selected(found, selectors, runs_dir))
-    rows = [(run, {**run.settings, **run.estimates}) for run in found]
+    heads_of = _heads_of_estimates(found)
+    rows = [(run, {**run.settings, **run.estimates, **_apart(run, heads_of)}) for run in found]
     left_out = () if len({row["words"] for _, row in rows}) > 1 else ("words",)
     usual = [name for name in _USUAL if name not in left_out]
     names = [name.strip() for name in (columns or ",".join(usual)).split(",") if name.strip()]
@@ -100,7 +101,8 @@ def list_runs(
         click.echo(f"no runs in {runs_dir}")
         return
     estimates = dict.fromkeys(name for run, _ in rows for name in run.estimates)
-    heads = [head for name in names for head in (estimates if name == "estimates" else [name])]
+    asked = [one for name in names for one in (estimates if name == "estimates" else [name])]
+    heads = [head for name in asked for head in heads_of.get(name, [name])]
     notes: dict[str, str] = {}
     table = []
     for run, cells in rows:
@@ -114,6 +116,29 @@ def list_runs(
         below.append(f"{folder.name} is broken: {reason}")
     render.print_table(heads, table, spare=() if columns else _SPARE)
     click.echo("".join(f"\n{line}" for line in below), nl=bool(below))
+
+
+def _heads_of_estimates(found: Sequence[Run]) -> dict[str, list[str]]:
+    """Return the columns of each estimate that runs have with different options."""
+    heads: dict[str, list[str]] = {}
+    for run in found:
+        for name in run.estimates:
+            own = heads.setdefault(name, [])
+            if (head := _head_of(run, name)) not in own:
+                own.append(head)
+    return {name: own for name, own in heads.items() if len(own) > 1}
+
+
+def _apart(run: Run, heads_of: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the estimates that have a column for each value of their options, by column."""
+    return {_head_of(run, name): run.estimates[name] for name in heads_of if name in run.estimates}
+
+
+def _head_of(run: Run, name: str) -> str:
+    from fsframework.statistics.facts import options_told
+
+    told = options_told(run.record, run.estimates[name].statistic)
+    return f"{name} ({told})" if told else name
 
 
 def _as_json(run: Run) -> dict[str, Any]:
@@ -175,7 +200,9 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
         render.print_json({"folder": str(opened.folder), **record.to_json()})
         return
     render.print_run(opened, explain=True)
-    given = [row for row in flat_options(*opened.options) if row[2] != "default"]
+    values, origins = opened.options
+    values["statistics"] = dict(record.statistic_options)
+    given = [row for row in flat_options(values, origins) if row[2] != "default"]
     if given:
         click.echo()
         render.print_table(("option", "value", "origin"), given)

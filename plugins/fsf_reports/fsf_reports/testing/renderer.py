@@ -43,8 +43,8 @@ def _first_format(make: Make) -> str:
 
 @suite.check()
 def check_formats(make: Make) -> None:
-    """``formats`` is a tuple of suffixes in lower case without the dot."""
-    require_formats(make().formats, "pdf")
+    """``formats`` is a tuple of suffixes, without the dot, that no other plugin has."""
+    require_formats(type(make()), "renderer", "pdf")
 
 
 @suite.check(after=[check_formats])

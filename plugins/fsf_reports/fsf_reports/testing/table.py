@@ -29,8 +29,8 @@ def _written(make: Make, suffix: str, *tables: TableDeclaration) -> bytes:
 
 @suite.check()
 def check_formats(make: Make) -> None:
-    """``formats`` is a tuple of suffixes in lower case without the dot."""
-    require_formats(make().formats, "tex")
+    """``formats`` is a tuple of suffixes, without the dot, that no other plugin has."""
+    require_formats(type(make()), "table", "tex")
 
 
 @suite.check(after=[check_formats])
@@ -114,10 +114,14 @@ def _changes(table: TableDeclaration) -> Iterator[tuple[str, TableDeclaration]]:
     second = others[0]
     assert second.measured is not None
     below = dataclasses.replace(second, measured=Quantity.around(-second.measured.value, 1.5))
+    columns = dict(zip(table.columns, ("other", *table.columns[1:]), strict=True))
+    renamed = tuple(dataclasses.replace(e, column=columns[e.column]) for e in table.entries)
+    yield "the name of a column", dataclasses.replace(table, entries=renamed)
     yield "a sign", dataclasses.replace(table, entries=(first, below, *others[1:]))
+    tenth = first.measured.value + 0.1
     wider = Quantity.around(first.measured.value, first.measured.half_width + 3)
     for what, changed in (
-        ("a tenth", {"measured": Quantity.around(first.measured.value + 0.1, 1.5)}),
+        ("a tenth", {"measured": dataclasses.replace(first.measured, value=tenth)}),
         ("a value", {"measured": Quantity.around(first.measured.value + 3, 1.5)}),
         ("an interval", {"measured": wider}),
         ("a value that is missing", {"measured": None, "reason": "it failed"}),
@@ -142,8 +146,25 @@ def check_any_names(make: Make) -> None:
     for suffix in make().formats:
         data = _written(make, suffix, toy_table(_NAMES))
         require(data, f"names such as {_NAMES[0]!r} give an empty .{suffix} file")
+        for place, name in enumerate(_NAMES):
+            found = _written(make, suffix, _moved(toy_table(_NAMES), name))
+            require(
+                found != data,
+                f"a .{suffix} file lacks values of row {place}, whose name has {len(name)} letters",
+            )
         if suffix == "html":
             require(b"<script>" not in data, "a name with markup becomes an element of the HTML")
+
+
+def _moved(table: TableDeclaration, name: str) -> TableDeclaration:
+    """Return the table with other values in the row of a name."""
+    entries = tuple(
+        dataclasses.replace(entry, measured=Quantity.around(77.75, 1.5), printed=None)
+        if name in entry.row
+        else entry
+        for entry in table.entries
+    )
+    return dataclasses.replace(table, entries=entries)
 
 
 @suite.answers(after=[check_same_again])
