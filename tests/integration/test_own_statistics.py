@@ -160,3 +160,22 @@ def test_a_value_that_rises_is_said_to_be_gained_also_where_lower_is_better() ->
     assert "lower is better" in said
     [said] = fsf_statistics.headline([run], Errors).sentences[:1]
     assert "gains" in said
+
+
+def test_estimates_of_a_statistic_that_was_edited_since_are_named_and_made_anew(
+    install: Any, fsf: Fsf, fsf_process: Fsf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = ran(fsf, "ncc")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    shown = fsf_process("runs", "show", run.name)
+    assert "the code of spread" not in shown.stdout
+    install("0.5")
+    for command in (("runs", "show", run.name), ("runs", "list")):
+        told = fsf_process(*command)
+        assert told.returncode == 0, told.stderr
+        [line] = [one for one in told.stdout.splitlines() if "the code of spread" in one]
+        assert run.name in line
+    again = fsf_process("run", *FLAGS, "--method", "ncc", "--statistic", "spread", "--json")
+    value = json.loads(again.stdout)["estimates"]["spread-biased"]["value"]
+    assert value == pytest.approx(run.estimates["spread-biased"].value / 2)
+    assert "the code of spread" not in fsf_process("runs", "show", run.name).stdout

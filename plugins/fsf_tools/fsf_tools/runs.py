@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +115,7 @@ def list_runs(
         cells = {"run": folder.name, "status": "broken"}
         table.append([cells.get(head, "") for head in heads])
         below.append(f"{folder.name} is broken: {reason}")
+    below += _outdated(run for run, _ in rows)
     render.print_table(heads, table, spare=() if columns else _SPARE)
     click.echo("".join(f"\n{line}" for line in below), nl=bool(below))
 
@@ -139,6 +141,31 @@ def _head_of(run: Run, name: str) -> str:
 
     told = options_told(run.record, run.estimates[name].statistic)
     return f"{name} ({told})" if told else name
+
+
+def _outdated(found: Iterable[Run]) -> list[str]:
+    """Return which estimates are those of code of a statistic that was edited since.
+
+    Another version of a plugin is another matter, which ``fsf runs repeat`` tells.
+    """
+    from fsframework.api.components import component
+    from fsframework.api.session import open_session
+
+    registry = open_session(progress=False).registry
+    edited: dict[str, list[str]] = {}
+    for run in found:
+        versions = {p.name: p.version for p in run.record.plugins if p.kind == "statistic"}
+        for name, made_with in run.record.statistics.items():
+            with contextlib.suppress(FsfError):  # it is not installed, or has other options now
+                now = component(registry, "statistic", run.record.statistic_tree(name))
+                if now.plugin.version == versions.get(name) and now.fingerprint != made_with:
+                    edited.setdefault(name, []).append(run.name)
+    return [
+        f"the code of {name} has changed since its estimates of {names[0]}"
+        + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        + " were made; the same fsf run makes them anew"
+        for name, names in edited.items()
+    ]
 
 
 def _as_json(run: Run) -> dict[str, Any]:
@@ -200,6 +227,8 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
         render.print_json({"folder": str(opened.folder), **record.to_json()})
         return
     render.print_run(opened, explain=True)
+    for line in _outdated([opened]):
+        click.echo(f"note: {line}")
     values, origins = opened.options
     values["statistics"] = dict(record.statistic_options)
     given = [row for row in flat_options(values, origins) if row[2] != "default"]
