@@ -57,7 +57,7 @@ _LEFT_OUT = frozenset(
 """Entries of a class that do not affect its behaviour, or that repeat its bases."""
 _IMPORTED: dict[str, tuple[Any, str]] = {}
 """The import of each module and the digest of its file, as they were when it was first digested."""
-_HAS_DOCSTRING = 0x4000000 if sys.version_info >= (3, 13) else 0
+_HAS_DOCSTRING = 0x4000000 if sys.version_info >= (3, 14) else 0
 
 
 @dataclass(frozen=True)

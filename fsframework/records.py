@@ -318,7 +318,8 @@ class RunRecord:
         cautions: those of the notes to print under every table that shows the run: classes the
             model may have seen before, data that are not as published.
         timings: wall-clock seconds by stage, 0 if a stage was reused.
-        statistics: fingerprint of each computed statistic; ``labels``: its name in tables.
+        statistics: fingerprint of each computed statistic; ``statistic_options``: its options;
+            ``labels``: its name in tables.
         estimates: by name: ``acc-random``, ``wacc-random``, ``wacc-biased``, ``wacc-gap``, ...
     """
 
@@ -344,6 +345,7 @@ class RunRecord:
     imported: ImportedRecord | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
     statistics: Mapping[str, str] = field(default_factory=dict)
+    statistic_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
     schema_version: int = RECORD_VERSION
@@ -382,12 +384,14 @@ class RunRecord:
         """
         if self.status == "imported":
             raise RecordError("an imported run was not made with options")
-        given = self.given.get("statistics", [])
-        told = [one["name"] if isinstance(one, Mapping) else one for one in given]
-        added = {*self.statistics} - {name.partition(":")[0] for name in told}
-        asked = [*given, *(name for name in self.statistics if name in added)]
+        asked = [self.statistic_tree(name) for name in self.statistics]
         later = {name: self.settings[name] for name in ("level", "interval")}
         return {**self.given, **later, **({"statistics": asked} if asked else {})}
+
+    def statistic_tree(self, name: str) -> Any:
+        """Return a statistic with its options, as written in a configuration file."""
+        options = self.statistic_options.get(name)
+        return {"name": name, **options} if options else name
 
     @property
     def training_seed(self) -> int | None:

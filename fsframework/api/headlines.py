@@ -203,12 +203,15 @@ def loss_told(label: str, statistic: str, gap: Estimate, of_arms: Sequence[Estim
     """Return what one method loses from the control arm to the tested one."""
     ends = " to ".join(_shown(one, one.value) for one in of_arms)
     arms = f"of {statistic} from {gap.arms[0]} to {gap.arms[1]} tasks"
+    verbs, change = ("loses", "gains"), "loss"
+    if not gap.higher_is_better:
+        verbs, change, ends = ("gains", "loses"), "rise", f"{ends}; lower is better"
     if gap.low > 0:
-        return f"{label} loses {points(gap)} {arms} ({ends})."
+        return f"{label} {verbs[0]} {points(gap)} {arms} ({ends})."
     if gap.high < 0:
-        return f"{label} gains {points(gap, -1)} {arms} ({ends})."
+        return f"{label} {verbs[1]} {points(gap, -1)} {arms} ({ends})."
     why = "an interval that contains 0" if gap.low == gap.low else "without an interval"
-    return f"No loss {arms} is shown for {label}: the gap is {points(gap)}, {why} ({ends})."
+    return f"No {change} {arms} is shown for {label}: the gap is {points(gap)}, {why} ({ends})."
 
 
 def points(estimate: Estimate, sign: int = 1) -> str:

@@ -24,6 +24,7 @@ from fsframework.statistics.comparison import (
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import Interval, IntervalChoice
+from fsframework.statistics.facts import options_told
 from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure, measures_named
 from fsframework.statistics.results import (
     MethodResult,
@@ -50,28 +51,49 @@ Comparable = Run | MethodResult | ArmOutcomes | str | Path
 """What can be compared: a run, a folder or name of runs, or outcomes."""
 
 
-def statistics_of(registry: Registry, requests: Any) -> dict[str, Statistic]:
+def statistics_of(
+    registry: Registry, requests: Any, results: Iterable[MethodResult] = ()
+) -> dict[str, Statistic]:
     """Return statistics by name, from one request or several.
 
     Args:
         requests: a name, a mapping with options, a class or an instance; or several of these.
+        results: of runs, whose recorded options a statistic given by its name has.
+
+    Raises:
+        DataError: the runs have different options of a statistic.
     """
     several = requests if isinstance(requests, (list, tuple)) else [requests]
+    records = [run for one in results for run in one.records]
     found: dict[str, Statistic] = {}
     for request in several:
+        if isinstance(request, str):
+            request = _as_recorded(request, records)
         chosen = component(registry, "statistic", request)
         found[chosen.name] = chosen.create()
     return found
 
 
-def statistic_of_run(registry: Registry, name: str, record: RunRecord) -> Statistic:
-    """Return a statistic as a run computed it.
+def _as_recorded(name: str, records: Sequence[RunRecord]) -> Any:
+    """Return a statistic with the options with which runs have computed it."""
+    known = {options_told(one, name): one for one in records if name in one.statistics}
+    if len(known) > 1:
+        raise DataError(
+            f"these runs have different options of {name}: {' and '.join(known)}; run them again "
+            "with equal ones"
+        )
+    return next((one.statistic_tree(name) for one in known.values()), name)
+
+
+def statistic_of_run(registry: Registry, name: str, *records: RunRecord) -> Statistic:
+    """Return a statistic as a run computed it, or all of several that did.
 
     Raises:
-        DataError: the record does not hold its options.
+        DataError: they computed it with different options, or its code is another now.
     """
-    found = component(registry, "statistic", name)
-    if found.fingerprint != record.statistics.get(name):
+    found = component(registry, "statistic", records[0].statistic_tree(name))
+    asked = [records[0], *(one for one in records if name in one.statistics)]
+    if any(one.statistics.get(name) != found.fingerprint for one in asked):
         raise DataError(f"its runs computed {name} with other options or another version")
     made: Statistic = found.create()
     return made
@@ -104,9 +126,10 @@ def estimate(
         OptionError: the level or the interval is not allowed.
         DataError: a statistic cannot be computed from these outcomes.
     """
-    choice, statistics = IntervalChoice(level, interval), statistics_of(Registry(), statistic)
+    choice = IntervalChoice(level, interval)
     given = [outcomes] if isinstance(outcomes, Run) else {"these outcomes": outcomes}
     [result] = joined_over_seeds(list(results_of(given, Path(), pool)))
+    statistics = statistics_of(Registry(), statistic, [result])
     return Estimates(estimates_of(statistics, result, choice))
 
 
@@ -333,7 +356,7 @@ def _compared(
     made: dict[str, Statistic] = {}
     names: list[str] = []
     for request in asked:
-        own = {} if isinstance(request, str) else statistics_of(registry, request)
+        own = {} if isinstance(request, str) else statistics_of(registry, request, results)
         made |= own
         names += own or [request]
     usual = [*DEFAULT_STATISTICS, *([] if contrast is None else ["gap"])]
@@ -342,7 +365,7 @@ def _compared(
     labels, found, left_out = [one.label for one in results], [], []
     for measure in measures:
         if measure.statistic not in made:
-            made |= statistics_of(registry, measure.statistic)
+            made |= statistics_of(registry, measure.statistic, results)
         try:
             values = values_of(results, measure, made[measure.statistic])
         except DataError as error:

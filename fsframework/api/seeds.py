@@ -47,14 +47,15 @@ def _joined(
     runs: Sequence[Run], level: float, registry: Registry, statistics: Mapping[str, Statistic]
 ) -> Run:
     """Return runs, in the order of their seeds, as one."""
-    first, reused = runs[0].record, all(run.reused for run in runs)
+    records, reused = [run.record for run in runs], all(run.reused for run in runs)
+    first = records[0]
     made = Run(runs[0].folder, first, reused, of_seeds=tuple(runs))
     result = method_result(made)
     estimates: dict[str, Estimate] = {}
     notes = list(_notes(runs))
     for name in dict.fromkeys(own.statistic for own in first.estimates.values()):
         try:
-            statistic = statistics.get(name) or statistic_of_run(registry, name, first)
+            statistic = statistics.get(name) or statistic_of_run(registry, name, *records)
             estimates |= estimates_of({name: statistic}, result, IntervalChoice(level))
         except FsfError as error:
             notes.append(f"without {name}: {error}")

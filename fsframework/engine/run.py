@@ -246,6 +246,7 @@ class _Job:
             for name, component in self.experiment.statistics.items()
             if name not in known or record.statistics[name] != component.fingerprint
         }
+        options = {name: component_record(c).options for name, c in missing.items()}
         estimates = estimates_of(
             {name: component.create() for name, component in missing.items()},
             MethodResult(
@@ -262,6 +263,7 @@ class _Job:
             record,
             estimates={**record.estimates, **estimates},
             statistics={**record.statistics, **{n: c.fingerprint for n, c in missing.items()}},
+            statistic_options={**record.statistic_options, **options},
             labels={**record.labels, **labels},
             plugins=(*record.plugins, *(p for p in plugins if p not in record.plugins)),
         )

@@ -69,6 +69,9 @@ __all__ = [
 FEWEST_DIFFERENT = 6
 """If two methods differ in fewer tasks, a note says so."""
 
+OWN = "own"
+"""The estimator of an interval that the statistic brings itself."""
+
 _ONE_TASK = "one task says nothing about others: there is no interval and no p"
 
 _ONE_SEED = (
@@ -596,8 +599,29 @@ def _estimates(
     labels: Sequence[str], values: TaskValues, found: Sequence[Difference], how: ComparisonOptions
 ) -> dict[str, Estimate]:
     """Return the methods' own values, whose contrasts come first."""
-    own = zip(labels, found, strict=False)
-    return {label: _estimate(values, one, how.choice.level) for label, one in own}
+    estimates = [_estimate(values, one, how.choice.level) for one in found[: len(labels)]]
+    if not values.measure.is_gap and values.statistic is not None:
+        own = zip(estimates, values.results, strict=True)
+        estimates = [_with_own_interval(one, values.statistic, result) for one, result in own]
+    return dict(zip(labels, estimates, strict=True))
+
+
+def _with_own_interval(one: Estimate, statistic: Statistic, result: MethodResult) -> Estimate:
+    """Return the value of a model in an arm with the interval that the statistic brings, if any.
+
+    Raises:
+        PluginError: the mean or the statistic's bounds contradict it.
+    """
+    outcomes = result.outcomes[one.arms[0]]
+    found = None if result.other_seeds else statistic.interval(outcomes, one.level)
+    if found is None:
+        return one
+    least, most = statistic.bounds
+    low, high = map(float, checked(statistic, "interval", found, tuple))
+    if not least <= low <= one.value <= high <= most:
+        expected = f"bounds around the mean {one.value} within {least}..{most}"
+        raise malformed(statistic, "interval", f"{low}..{high}", expected)
+    return dataclasses.replace(one, low=low, high=high, scope=outcomes.scope, estimator=OWN)
 
 
 def _estimate(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
 
-from fsframework._calls import checked, malformed
 from fsframework.errors import DataError
 from fsframework.interfaces.statistic import Statistic
 from fsframework.statistics.comparison import estimates_of_methods, values_of
@@ -24,10 +22,6 @@ FEWEST_ANSWERS = 100
 
 _NEAR_THE_END = 0.2
 """Share of wrong (or right) answers up to which a value is close to the end of the scale."""
-
-OWN = "own"
-"""The estimator of an interval that the statistic brings itself."""
-
 
 _USUAL = IntervalChoice()
 
@@ -93,31 +87,5 @@ def estimates_of(
                     raise
                 continue  # the value in the control arm tells that it is near guessing
             [one] = estimates_of_methods([name], values, ComparisonOptions(choice)).values()
-            if not (measure.is_gap or result.other_seeds):
-                outcomes = result.outcomes[measure.arms[0]]
-                if bounds := _own_interval(statistic, outcomes, choice.level, one.value):
-                    low, high = bounds
-                    one = dataclasses.replace(
-                        one, low=low, high=high, scope=outcomes.scope, estimator=OWN
-                    )
             found[one.name] = one
     return found
-
-
-def _own_interval(
-    statistic: Statistic, outcomes: Outcomes, level: float, value: float
-) -> tuple[float, float] | None:
-    """Return the interval that a statistic brings itself, checked against its contract.
-
-    Raises:
-        PluginError: the mean or the statistic's bounds contradict it.
-    """
-    found = statistic.interval(outcomes, level)
-    if found is None:
-        return None
-    least, most = statistic.bounds
-    low, high = map(float, checked(statistic, "interval", found, tuple))
-    if not least <= low <= value <= high <= most:
-        expected = f"bounds around the mean {value} within {least}..{most}"
-        raise malformed(statistic, "interval", f"{low}..{high}", expected)
-    return low, high

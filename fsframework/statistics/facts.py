@@ -14,7 +14,7 @@ from fsframework.records import RunRecord
 from fsframework.values import text_table
 
 __all__ = [
-    "LEADING", "called", "facts_of", "labelled", "matching_runs", "select_run",
+    "LEADING", "called", "facts_of", "labelled", "matching_runs", "options_told", "select_run",
     "source_of_words", "text_of", "told_apart",
 ]  # fmt: skip
 
@@ -111,6 +111,12 @@ def called(told: Mapping[str, str]) -> str:
     'placebo, without the words day, night'
     """
     return ", ".join(_said(name, v) for name, v in told.items() if v and v != "false")
+
+
+def options_told(record: RunRecord, statistic: str) -> str:
+    """Return the options with which a run has computed a statistic, in a few words."""
+    options = record.statistic_options.get(statistic, {})
+    return called({name: text_of(value) for name, value in options.items()})
 
 
 def labelled(labels: Sequence[str], facts: Sequence[Mapping[str, str]]) -> list[str]:

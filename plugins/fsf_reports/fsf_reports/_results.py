@@ -195,7 +195,7 @@ class Results:
 
         def statistic_of(name: str) -> Statistic:
             if name not in made:
-                made.update(statistics_of(session.registry, name))
+                made.update(statistics_of(session.registry, name, found))
             return made[name]
 
         known = tuple(session.registry.names("statistic"))

@@ -173,7 +173,8 @@ def headline(
     how = ComparisonOptions(IntervalChoice(level, interval))
     names = _row_names(found)
     rows = list(map(HeadlineRow, zip(*names.values(), strict=True), found))
-    return _headline_of(rows, list(names), statistics_of(session.registry, asked), how, ranked=True)
+    statistics = statistics_of(session.registry, asked, found)
+    return _headline_of(rows, list(names), statistics, how, ranked=True)
 
 
 def _row_names(results: Sequence[MethodResult]) -> dict[str, list[str]]:

@@ -195,7 +195,8 @@ def effective_robustness(
     ['logistic', 'ncc', 'protonet']
     """
     session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
-    made = statistics_of(session.registry, statistic)
+    results = joined_over_seeds(list(results_of(runs, session.workspace.runs)))
+    made = statistics_of(session.registry, statistic, results)
     if len(made) != 1:
         raise OptionError(f"{argument('statistic')} must be one statistic, not {len(made)}")
     [(name, chosen)] = made.items()
@@ -204,7 +205,6 @@ def effective_robustness(
             f"{argument('statistic', name)}: effective robustness needs shares between 0 and 1, "
             "of which more is better"
         )
-    results = joined_over_seeds(list(results_of(runs, session.workspace.runs)))
     if len(results) < FEWEST_ON_LINE:
         raise DataError(_too_few(len(results), {}))
     results = comparable(results)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,8 @@ def list_runs(
     found = all_runs(runs_dir)
     if selectors:
         found = Runs(_selected(found, selectors, runs_dir))
-    rows = [(run, {**run.settings, **run.estimates}) for run in found]
+    heads_of = _heads_of_estimates(found)
+    rows = [(run, {**run.settings, **run.estimates, **_apart(run, heads_of)}) for run in found]
     left_out = () if len({row["words"] for _, row in rows}) > 1 else ("words",)
     usual = [name for name in _USUAL if name not in left_out]
     names = [name.strip() for name in (columns or ",".join(usual)).split(",") if name.strip()]
@@ -100,7 +102,8 @@ def list_runs(
         click.echo(f"no runs in {runs_dir}")
         return
     estimates = dict.fromkeys(name for run, _ in rows for name in run.estimates)
-    heads = [head for name in names for head in (estimates if name == "estimates" else [name])]
+    asked = [one for name in names for one in (estimates if name == "estimates" else [name])]
+    heads = [head for name in asked for head in heads_of.get(name, [name])]
     notes: dict[str, str] = {}
     table = []
     for run, cells in rows:
@@ -112,8 +115,57 @@ def list_runs(
         cells = {"run": folder.name, "status": "broken"}
         table.append([cells.get(head, "") for head in heads])
         below.append(f"{folder.name} is broken: {reason}")
+    below += _outdated(run for run, _ in rows)
     render.print_table(heads, table, spare=() if columns else _SPARE)
     click.echo("".join(f"\n{line}" for line in below), nl=bool(below))
+
+
+def _heads_of_estimates(found: Sequence[Run]) -> dict[str, list[str]]:
+    """Return the columns of each estimate that runs have with different options."""
+    heads: dict[str, list[str]] = {}
+    for run in found:
+        for name in run.estimates:
+            own = heads.setdefault(name, [])
+            if (head := _head_of(run, name)) not in own:
+                own.append(head)
+    return {name: own for name, own in heads.items() if len(own) > 1}
+
+
+def _apart(run: Run, heads_of: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the estimates that have a column for each value of their options, by column."""
+    return {_head_of(run, name): run.estimates[name] for name in heads_of if name in run.estimates}
+
+
+def _head_of(run: Run, name: str) -> str:
+    from fsframework.statistics.facts import options_told
+
+    told = options_told(run.record, run.estimates[name].statistic)
+    return f"{name} ({told})" if told else name
+
+
+def _outdated(found: Iterable[Run]) -> list[str]:
+    """Return which estimates are those of code of a statistic that was edited since.
+
+    Another version of a plugin is another matter, which ``fsf runs repeat`` tells.
+    """
+    from fsframework.api.components import component
+    from fsframework.api.session import open_session
+
+    registry = open_session(progress=False).registry
+    edited: dict[str, list[str]] = {}
+    for run in found:
+        versions = {p.name: p.version for p in run.record.plugins if p.kind == "statistic"}
+        for name, made_with in run.record.statistics.items():
+            with contextlib.suppress(FsfError):  # it is not installed, or has other options now
+                now = component(registry, "statistic", run.record.statistic_tree(name))
+                if now.plugin.version == versions.get(name) and now.fingerprint != made_with:
+                    edited.setdefault(name, []).append(run.name)
+    return [
+        f"the code of {name} has changed since its estimates of {names[0]}"
+        + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        + " were made; the same fsf run makes them anew"
+        for name, names in edited.items()
+    ]
 
 
 def _as_json(run: Run) -> dict[str, Any]:
@@ -175,7 +227,11 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
         render.print_json({"folder": str(opened.folder), **record.to_json()})
         return
     render.print_run(opened, explain=True)
-    given = [row for row in flat_options(*opened.options) if row[2] != "default"]
+    for line in _outdated([opened]):
+        click.echo(f"note: {line}")
+    values, origins = opened.options
+    values["statistics"] = dict(record.statistic_options)
+    given = [row for row in flat_options(values, origins) if row[2] != "default"]
     if given:
         click.echo()
         render.print_table(("option", "value", "origin"), given)
