@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 
 import fsframework
 from sitepages import calls
 from sitepages.markdown import read_docstring, table, toctree
 
 __all__ = ["pages"]
+
+MODULES = (
+    "fsframework.interfaces",
+    "fsframework.values",
+    "fsf_reports.interfaces",
+    "fsf_reports.values",
+    "fsf_benchmarks.interfaces",
+)
+"""What plugins may import, beside the errors; each module has a page."""
 
 HEAD = """# Python
 
@@ -29,8 +39,7 @@ def pages() -> dict[str, str]:
         members = "\n   :members:\n   :inherited-members: tuple, dict" if is_class else ""
         text = f".. {directive}:: fsframework.{name}{members}"
         found[f"reference/python/{page}"] = f"# fsf.{name}\n\n```{{eval-rst}}\n{text}\n```\n"
-        summary = read_docstring(inspect.getdoc(value) or "").summary
-        (classes if is_class else functions).append((f"[`fsf.{name}`]({page})", summary))
+        (classes if is_class else functions).append((f"[`fsf.{name}`]({page})", _summary(value)))
     names = [page.removeprefix("reference/python/") for page in found]
     heads = ("name", "what it is")
     lists = [f"## Functions\n\n{table(heads, functions)}", f"## Classes\n\n{table(heads, classes)}"]
@@ -38,7 +47,33 @@ def pages() -> dict[str, str]:
     found["reference/python/errors.md"] = f"# Errors\n\n{errors}"
     found["reference/python/commands.md"] = calls.page()
     lists.append("[Errors](errors.md) that a call may raise. [Commands as calls](commands.md).\n")
-    found["reference/python/index.md"] = "\n".join(
-        [HEAD, *lists, toctree([*names, "errors.md", "commands.md"])]
-    )
+    modules = [(f"[`{name}`]({name}.md)", _summary(import_module(name))) for name in MODULES]
+    lists.append(f"## For plugins\n\n{table(heads, modules)}")
+    found.update({f"reference/python/{name}.md": _module_page(name) for name in MODULES})
+    below = [*names, "errors.md", "commands.md", *(f"{name}.md" for name in MODULES)]
+    found["reference/python/index.md"] = "\n".join([HEAD, *lists, toctree(below)])
     return found
+
+
+def _module_page(name: str) -> str:
+    """Return the page of a module: a heading for each of its names, under which it is described."""
+    module = import_module(name)
+    parts = [f"# {name}", _summary(module)]
+    for public in module.__all__:
+        value = getattr(module, public)
+        array = isinstance(getattr(value, "__origin__", None), type)  # NumPy's text would be shown
+        if array or (isinstance(value, type) and issubclass(value, Exception)):
+            continue
+        directive, members = "autodata", "\n   :no-value:"
+        if isinstance(value, type):
+            directive, members = "autoclass", "\n   :members:"
+        elif inspect.isfunction(value):
+            directive, members = "autofunction", ""
+        # Without a target of its own: what names it elsewhere may mean another page.
+        text = f".. {directive}:: {name}.{public}{members}\n   :no-index:"
+        parts += [f"## {public}", f"```{{eval-rst}}\n{text}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(value: object) -> str:
+    return read_docstring(inspect.getdoc(value) or "").summary

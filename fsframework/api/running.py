@@ -18,13 +18,7 @@ from fsframework.engine.configuration import Experiment
 from fsframework.engine.session import Workspace
 from fsframework.engine.staging import OVERRIDING
 from fsframework.errors import DataError, OptionError, RecordError, argument
-from fsframework.records import (
-    RunRecord,
-    find_run,
-    list_records,
-    load_arms,
-    load_outcomes,
-)
+from fsframework.records import RunRecord, find_run, list_records, load_arms, load_outcomes
 from fsframework.statistics.facts import matching_runs, select_run
 from fsframework.values import (
     ArmOutcomes,

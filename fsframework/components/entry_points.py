@@ -10,13 +10,7 @@ from pathlib import Path
 
 from fsframework._calls import top_level
 from fsframework.components.commands import FILE_NAME, describe_command
-from fsframework.components.installed import (
-    Index,
-    InstalledCommand,
-    Plugin,
-    searched,
-    state_of,
-)
+from fsframework.components.installed import Index, InstalledCommand, Plugin, searched, state_of
 from fsframework.components.kinds import GROUP_OF_KINDS, KINDS, Kind
 from fsframework.components.package_files import package_file, package_folders
 from fsframework.errors import DataError, PluginError

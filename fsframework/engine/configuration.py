@@ -19,14 +19,7 @@ from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, plain, resolve_component, resolve_settings
 from fsframework.engine.lineage import size_of
-from fsframework.engine.options import (
-    ARGUMENTS,
-    GROUPED,
-    SEEDS,
-    Settings,
-    check_keys,
-    written_out,
-)
+from fsframework.engine.options import ARGUMENTS, GROUPED, SEEDS, Settings, check_keys, written_out
 from fsframework.engine.recipes import Recipe
 from fsframework.engine.stages import Stage
 from fsframework.engine.staging import Recipes, argument_apart, find_recipes, resolve_stages

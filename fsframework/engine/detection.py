@@ -36,14 +36,7 @@ from fsframework.errors import DataError, FsfError, PluginError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, Captioner
 from fsframework.interfaces.selector import WordSelector
-from fsframework.values import (
-    AttributeTable,
-    BoolArray,
-    ImageRecord,
-    IntArray,
-    Texts,
-    digest_of,
-)
+from fsframework.values import AttributeTable, BoolArray, ImageRecord, IntArray, Texts, digest_of
 
 __all__ = ["Detection"]
 

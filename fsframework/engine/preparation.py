@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import fsframework
 from fsframework.components.resolution import canonical, differing
-from fsframework.engine.cache.images import (
-    ImageStore,
-    Source,
-    without_broken,
-)
+from fsframework.engine.cache.images import ImageStore, Source, without_broken
 from fsframework.engine.configuration import Experiment, with_way
 from fsframework.engine.detection import Detection
 from fsframework.engine.learning.history import check_tensorboard

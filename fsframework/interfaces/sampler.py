@@ -33,6 +33,11 @@ class Control:
     symbols: tuple[str, str] = ("", "")
     paired: bool = False
 
+    def __post_init__(self) -> None:
+        for name, pair in (("arms", self.arms), ("symbols", self.symbols)):
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise TypeError(f"{name} of a Control must be two strings, not {pair!r}")
+
 
 class TaskSampler(Configurable, ABC, kind="sampler"):
     """Labels and attributes in, indices out; a sampler never sees a pixel or a model.

@@ -30,7 +30,14 @@ __all__ = ["fault_on_meta", "mixes_devices"]
 _READS = "reads a value of a tensor"
 _SIZES = "makes a tensor whose shape depends on values"
 _ON_CPU = "a tensor on the CPU ("
-_CHECKS = "calls linear algebra that checks its result"
+_CHECKS = (
+    "calls linear algebra that checks its result: cholesky_ex, inv_ex, solve_ex and lu_factor_ex "
+    "do not check"
+)
+_DECOMPOSES = (
+    "calls linear algebra for which a GPU waits and that has no form without a check: qr, "
+    "cholesky_ex and solve_ex need not wait"
+)
 
 _WAITS: Mapping[str, str] = {
     "_local_scalar_dense": _READS,
@@ -45,12 +52,12 @@ _WAITS: Mapping[str, str] = {
     "unique_consecutive": _SIZES,
     "unique_dim": _SIZES,
     "_linalg_check_errors": _CHECKS,
-    "_linalg_eigh": _CHECKS,
-    "_linalg_eigvals": _CHECKS,
-    "_linalg_svd": _CHECKS,
-    "linalg_eig": _CHECKS,
-    "linalg_lstsq": _CHECKS,
-    "linalg_pinv": _CHECKS,
+    "_linalg_eigh": _DECOMPOSES,
+    "_linalg_eigvals": _DECOMPOSES,
+    "_linalg_svd": _DECOMPOSES,
+    "linalg_eig": _DECOMPOSES,
+    "linalg_lstsq": _DECOMPOSES,
+    "linalg_pinv": _DECOMPOSES,
 }
 """Operations for which a GPU waits, whatever their arguments."""
 

@@ -136,7 +136,7 @@ def check_request_honoured(make: Make) -> None:
         tasks = _draw(sampler)
     except DataError:
         return  # broken tasks: check_images_distinct reports them
-    except InfeasibleTask as error:
+    except (InfeasibleTask, OptionError) as error:
         pool = _pool(sampler)
         raise ConformanceError(
             f"it draws no task from {pool!r} with the metadata columns "

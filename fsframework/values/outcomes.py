@@ -13,12 +13,7 @@ import numpy.typing as npt
 from fsframework._digest import digest_of
 from fsframework._tables import data_frame
 from fsframework.errors import DataError, naming
-from fsframework.values._arrays import (
-    FloatArray,
-    IntArray,
-    frozen,
-    read_only,
-)
+from fsframework.values._arrays import FloatArray, IntArray, frozen, read_only
 from fsframework.values._formats import parquet_header, write_parquet
 from fsframework.values.tasks import TaskSet
 

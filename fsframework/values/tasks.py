@@ -19,12 +19,7 @@ from fsframework._files import atomic_write
 from fsframework._reading import check_file
 from fsframework._tables import data_frame
 from fsframework.errors import DataError, naming
-from fsframework.values._arrays import (
-    BoolArray,
-    IntArray,
-    frozen,
-    named,
-)
+from fsframework.values._arrays import BoolArray, IntArray, frozen, named
 from fsframework.values._formats import SCHEMA_VERSION, read_header
 from fsframework.values.attributes import AttributeTable
 from fsframework.values.pool import ImagePool
@@ -111,22 +106,35 @@ class TaskSet:
     def of(
         cls,
         pool: ImagePool,
-        classes: IntArray,
-        support: IntArray,
-        query: IntArray,
+        classes: npt.ArrayLike,
+        support: npt.ArrayLike,
+        query: npt.ArrayLike,
         *,
         sampler: str,
         options: Mapping[str, Any],
         seed: int,
     ) -> Self:
-        """Build a task set of ``pool`` whose ways are tied to no attribute."""
-        classes = np.asarray(classes)
+        """Build a task set of ``pool`` whose ways are tied to no attribute.
+
+        Args:
+            classes: ``(T, way)``, like the field of this name, an array or lists.
+            support: ``(T, way, shot)``; ``query``: ``(T, way, n_query)``.
+
+        Raises:
+            DataError: the numbers of images differ between classes, or as for any task set.
+        """
+        try:
+            ways, shots, queries = (np.asarray(one) for one in (classes, support, query))
+        except ValueError:
+            raise DataError(
+                "every class must have as many support images as the others, and as many queries"
+            ) from None
         return cls(
-            classes,
-            support,
-            query,
-            np.full(classes.shape, -1),
-            np.zeros(classes.shape, bool),
+            ways,
+            shots,
+            queries,
+            np.full(ways.shape, -1),
+            np.zeros(ways.shape, bool),
             (),
             sampler,
             options,

@@ -25,7 +25,8 @@ class MySampler(TaskSampler):
         if n_tasks is None:
             raise OptionError("n_tasks must be a number: this sampler has no end")
         if self.column not in pool.metadata:
-            raise InfeasibleTask(f"the data set has no metadata column {self.column!r}")
+            there = ", ".join(pool.metadata) or "none"
+            raise OptionError(f"no metadata column {self.column!r}; the columns are: {there}")
         splits = [self._splits(pool, label) for label in range(len(pool.class_names))]
         usable = [label for label, found in enumerate(splits) if found]
         if len(usable) < self.n_way:
@@ -43,8 +44,7 @@ class MySampler(TaskSampler):
             support.append([rng.choice(inside, self.n_shot, replace=False) for inside, _ in drawn])
             query.append([rng.choice(rest, self.n_query, replace=False) for _, rest in drawn])
         options = {name: getattr(self, name) for name in ("n_way", "n_shot", "n_query", "column")}
-        indices = (np.array(one) for one in (classes, support, query))
-        return TaskSet.of(pool, *indices, sampler=NAME, options=options, seed=seed)
+        return TaskSet.of(pool, classes, support, query, sampler=NAME, options=options, seed=seed)
 
     def _splits(self, pool: ImagePool, label: int) -> list[tuple[IntArray, IntArray]]:
         """Return the images of a class in each context that has enough, and those outside it."""

@@ -65,7 +65,7 @@ def test_the_fewest_contexts_that_the_data_allow_are_taken(planned: Any) -> None
     [
         ({"shot": [9]}, {}, {}, InfeasibleTask, "^9-shot, split test: 5-way tasks need 5"),
         ({}, {"n_contexts": 0}, {}, OptionError, "n_contexts must be from 1 to .*, not 0"),
-        ({}, {"column": "place"}, {}, InfeasibleTask, "needs the metadata column 'place'"),
+        ({}, {"column": "place"}, {}, OptionError, "needs the metadata column 'place'"),
         ({}, {}, {"sampler": "random"}, OptionError, "^sampler: the benchmark contexts sets this"),
         ({"detector": ["toy-eyes"]}, {}, {}, OptionError, "^detector cannot be chosen .* dataset"),
     ],

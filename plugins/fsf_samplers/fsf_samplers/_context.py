@@ -110,9 +110,9 @@ class ContextSampler(TaskSampler):
             The tasks, without attributes.
 
         Raises:
-            InfeasibleTask: the pool lacks the column, or too few of its classes have contexts of
-                enough images.
-            OptionError: ``n_tasks`` is ``None`` or below 1, or ``seed`` is negative.
+            InfeasibleTask: too few classes of the pool have contexts of enough images.
+            OptionError: the pool lacks the column, ``n_tasks`` is ``None`` or below 1, or ``seed``
+                is negative.
         """
         n_tasks = check_request(self, _NAME, pool, n_tasks, seed)
         cells = self._cells(pool)
@@ -145,7 +145,7 @@ class ContextSampler(TaskSampler):
 
         if self.column not in pool.metadata:
             there = ", ".join(map(repr, sorted(pool.metadata))) or "none"
-            raise InfeasibleTask(
+            raise OptionError(
                 f"{_NAME!r} needs the metadata column {self.column!r}; the data set's columns are "
                 f"{there}; name one of them with {argument('sampler.column', 'NAME')}"
             )

@@ -12,7 +12,7 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from fsf_samplers import ContextSampler
-from fsframework.interfaces import InfeasibleTask
+from fsframework.interfaces import InfeasibleTask, OptionError
 from fsframework.values import ImagePool, TaskSet
 
 SEED = 20240611
@@ -115,7 +115,7 @@ def test_any_column_works() -> None:
     assert (
         contexts(pool, tasks.support, "texture") != contexts(pool, tasks.query, "texture")
     ).all()
-    with pytest.raises(InfeasibleTask, match="columns are 'texture'; .*sampler=.*column"):
+    with pytest.raises(OptionError, match="columns are 'texture'; .*sampler=.*column"):
         ContextSampler(**shape).draw(pool, 3, 0)
 
 
