@@ -29,13 +29,13 @@ import numpy as np
 from _options import positive
 from scipy import stats
 
+from fsf_statistics import mean_interval
 from fsframework.statistics.comparison import TaskValues, compare_methods
 from fsframework.statistics.differences import (
     ComparisonOptions,
     benjamini_hochberg,
     differences,
     holm,
-    mean_interval,
 )
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.intervals import answers_of, interval_over

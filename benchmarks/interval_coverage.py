@@ -25,7 +25,8 @@ import numpy as np
 from _options import positive
 
 from fsf_samplers import DepletingSampler, RandomSampler
-from fsframework.statistics.differences import ComparisonOptions, mean_interval
+from fsf_statistics import mean_interval
+from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes, TaskSet

@@ -35,9 +35,8 @@ class ListingGroup(click.Group):
         name = args[0]
         unknown = self.get_command(ctx, name) is None and not name.startswith("-")
         if unknown and not ctx.resilient_parsing:
-            hint = close_matches(name, self.list_commands(ctx))
-            if not hint and ctx.parent is None:
-                hint = '; packages bring more: pip install "fsframework[all]"'
+            more = "" if ctx.parent else '; packages bring more: pip install "fsframework[all]"'
+            hint = close_matches(name, self.list_commands(ctx)) or more
             raise click.UsageError(f"unknown command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -1,6 +1,6 @@
 """Intervals of a mean over tasks that share images or classes.
 
-``mean_interval`` treats tasks as independent draws, which they are for given images. If tasks share
+``differences`` treats tasks as independent draws, which they are for given images. If tasks share
 images, the intervals of this module still hold for the distribution of the images.
 """
 

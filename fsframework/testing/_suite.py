@@ -231,7 +231,8 @@ class Suite:
                     here = answers(make)
                 there = answers_in_fresh_process(answers, component)
                 apart = [name for name in here if not _alike(here[name], there.get(name))]
-                for call in [calls[name] for name in apart if name in (calls or {})][:1]:
+                known = calls or {}
+                for call in [known[name] for name in apart if name in known][:1]:
                     note_call(call)
                 require(
                     not apart,

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import fsframework as fsf
-from fsf_statistics import WorstClassAccuracy
+from fsf_statistics import WorstClassAccuracy, mean_interval
 from fsframework.errors import DataError, OptionError
 from fsframework.statistics.comparison import (
     Comparison,
@@ -25,7 +25,6 @@ from fsframework.statistics.differences import (
     benjamini_hochberg,
     differences,
     holm,
-    mean_interval,
 )
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure

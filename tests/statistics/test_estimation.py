@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 import fsframework as fsf
+from fsf_statistics import mean_interval
 from fsframework.errors import DataError, PluginError
 from fsframework.interfaces import Statistic
-from fsframework.statistics.differences import mean_interval
 from fsframework.statistics.estimation import saturation
 from fsframework.values import (
     ArmOutcomes,

@@ -11,8 +11,9 @@ import pytest
 from scipy import stats
 
 from fsf_samplers import RandomSampler
+from fsf_statistics import mean_interval
 from fsframework.errors import DataError
-from fsframework.statistics.differences import ComparisonOptions, mean_interval
+from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import ESTIMATORS, IntervalChoice, Level
 from fsframework.statistics.intervals import ImageLevel, answers_of, interval_over
 from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes, TaskSet

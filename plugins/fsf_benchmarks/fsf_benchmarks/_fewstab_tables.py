@@ -15,8 +15,9 @@ from fsf_benchmarks._fewstab_notes import about, named, printed, printed_note, s
 from fsf_benchmarks._published import AVERAGE, DETECTORS
 from fsf_benchmarks.interfaces import BenchmarkResults, ExperimentResult
 from fsf_reports.values import Entry, Quantity, TableDeclaration
+from fsf_statistics import mean_interval
 from fsframework.errors import DataError, FsfError
-from fsframework.statistics.differences import ComparisonOptions, mean_interval
+from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.values import FloatArray, footnotes
 

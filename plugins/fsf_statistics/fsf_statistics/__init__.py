@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         limits_of,
     )
     from fsf_statistics.imported_runs import import_accuracies
+    from fsf_statistics.means import mean_interval
     from fsf_statistics.planning import TaskSupply, best_queries
     from fsf_statistics.queries import QueryPlan, plan_queries
     from fsf_statistics.query_variance import QueryVariance, pilot_of
@@ -72,6 +73,7 @@ __all__ = [
     "kept_pairs",
     "labelled_results",
     "limits_of",
+    "mean_interval",
     "options_of_tasks",
     "pilot_of",
     "plan_queries",
@@ -117,6 +119,7 @@ _HOME = {
     "kept_pairs": "harm",
     "labelled_results": "sources",
     "limits_of": "headlines",
+    "mean_interval": "means",
     "options_of_tasks": "task_sets",
     "pilot_of": "query_variance",
     "plan_queries": "queries",
