@@ -285,9 +285,15 @@ def _with_clashes(rows: Sequence[tuple[Plugin, tuple[str, ...]]]) -> list[Plugin
     return found
 
 
-def _claimed(kind: str, name: str, plugins: Iterable[Plugin]) -> PluginError:
-    claims = " and ".join(f"{p.distribution} {p.version} ({p.target})" for p in plugins)
-    return PluginError(f"{kind} {name!r} is claimed by {claims}; uninstall one of them")
+def _claimed(kind: str, name: str, plugins: Sequence[Plugin]) -> PluginError:
+    files = [p.target for p in plugins if p.version == "-"]
+    others = [p for p in plugins if p.version != "-"]
+    claims = " and ".join([*(f"{p.distribution} {p.version} ({p.target})" for p in others), *files])
+    remedy = "uninstall one of them"
+    if files:
+        packages = [p.distribution for p in others]
+        remedy = " or uninstall ".join([f"rename the class in {files[-1]}", *packages])
+    return PluginError(f"{kind} {name!r} is claimed by {claims}; {remedy}")
 
 
 def _failure(plugin: Plugin, cause: str, hint: str) -> PluginError:

@@ -28,7 +28,7 @@ from fsframework.errors import FsfError, OptionError, PluginError
 from fsframework.interfaces.component import Configurable
 from fsframework.interfaces.detector import AttributeDetector
 from fsframework.interfaces.launcher import Launcher
-from fsframework.testing._example import current, example, given_pool
+from fsframework.testing._example import current, example, given_pool, note_call
 from fsframework.testing._explained import Failure, failure_of, place_in, repeated, shrunk
 from fsframework.values import ImagePool
 
@@ -211,11 +211,17 @@ class Suite:
         """Return a decorator that registers a check and the checks that it depends on."""
         return lambda function: self._add(function, (*self._first, *after))
 
-    def answers(self, *, after: Iterable[Check] = ()) -> Callable[[Answers], Answers]:
+    def answers(
+        self, *, after: Iterable[Check] = (), calls: Mapping[str, str] | None = None
+    ) -> Callable[[Answers], Answers]:
         """Return a decorator of what a component answers; a fresh process must answer the same.
 
         The function is one of a module. It takes what makes a component and returns texts, numbers,
         arrays or collections of them, by name.
+
+        Args:
+            after: checks that this one depends on.
+            calls: how the component is called for an answer, by the name of the answer.
         """
 
         def register(answers: Answers) -> Answers:
@@ -228,6 +234,8 @@ class Suite:
                     here = answers(make)
                 there = answers_in_fresh_process(answers, component)
                 apart = [name for name in here if not _alike(here[name], there.get(name))]
+                for call in [calls[name] for name in apart if name in (calls or {})][:1]:
+                    note_call(call)
                 require(
                     not apart,
                     f"a fresh process gives other answers: {', '.join(apart)}; look for iteration "
@@ -451,7 +459,7 @@ def _other_values(hint: Any, value: Any) -> list[Any]:
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, float) or (isinstance(value, int) and float in hints):
-        return [value + 0.1, 2.0 * value, value / 2]
+        return [value + 0.1, 2.0 * value, value / 2, 1.001 * value]
     if isinstance(value, int):
         return [value + 1, max(1, value // 2)]
     if isinstance(value, str):

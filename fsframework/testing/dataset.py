@@ -125,7 +125,7 @@ def check_declarations(make: Make) -> None:
 
 @suite.check(after=[check_keys])
 def check_image(make: Make) -> None:
-    """``image`` returns RGB uint8 ``(H, W, 3)``."""
+    """``image`` returns RGB uint8 ``(H, W, 3)``, the same again each time."""
     dataset = make()
     for index in _sample(dataset):
         image = dataset.image(int(index))
@@ -136,6 +136,10 @@ def check_image(make: Make) -> None:
         require(
             image.ndim == 3 and image.shape[2] == 3 and image.size,
             f"image {index} must have shape (H, W, 3), not {image.shape}",
+        )
+        require(
+            np.array_equal(image, dataset.image(int(index))),
+            f"image {index} is another when it is read again (does it draw random numbers?)",
         )
 
 

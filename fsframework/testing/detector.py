@@ -142,7 +142,10 @@ def check_images_independent(make: Make) -> None:
 
 @suite.check(after=[check_images_independent])
 def check_mixed_sizes(make: Make) -> None:
-    """The images of one call may have different sizes."""
+    """The images of one call may have different sizes; one pixel or a line is an image too.
+
+    A detector that needs more pixels refuses an image with an error for the user.
+    """
     detector = make()
     if detector.consumes == "records":
         raise NotApplicable("it does not read pixels")
@@ -151,6 +154,19 @@ def check_mixed_sizes(make: Make) -> None:
     together = detector.detect([image.copy() for image in images])
     alone = [words for image in images for words in make().detect([image])]
     require(together == alone, f"images of the sizes {shapes} have other words apart from others")
+    for height, width in ((1, 1), (1, _MANY), (_MANY, 1)):
+        what = f"an image of {height} x {width} pixels"
+        note_call(f"detect([{what}])")
+        try:
+            found = make().detect(toy_images(1, height, width))
+        except FsfError:
+            continue
+        except Exception as error:
+            raise ConformanceError(
+                f"{what} must have words or be refused with a DataError; it raises "
+                f"{type(error).__name__}: {error}"
+            ) from None
+        require(len(found) == 1, f"{what} must give one set of words, not {found!r}")
 
 
 @suite.check(after=[check_one_set_an_image])

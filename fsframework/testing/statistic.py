@@ -132,7 +132,11 @@ def check_own_interval(make: Make) -> None:
     statistic, outcomes = make(), _many()
     found = [statistic.interval(outcomes, level) for level in (0.5, 0.95)]
     again = [make().interval(outcomes, level) for level in (0.5, 0.95)]
-    require(found == again, f"the same outcomes have the intervals {found} and {again}")
+    require(
+        found == again,
+        f"the same outcomes have the intervals {found} and then {again} (does it draw random "
+        "numbers?)",
+    )
     if None in found:
         require(found == [None, None], f"one level has an interval, another none: {found}")
         return
@@ -295,7 +299,10 @@ def check_notes(make: Make) -> None:
     require(plain, f"it must be a list of non-empty strings, not {notes!r}")
 
 
-@suite.answers(after=[check_one_number_a_task, check_no_memory])
+@suite.answers(
+    after=[check_one_number_a_task, check_no_memory, check_own_interval],
+    calls={"the values": "per_task(outcomes)", "the interval": "interval(outcomes, 0.95)"},
+)
 def _answers(make: Make) -> dict[str, Any]:
     statistic = make()
     return {

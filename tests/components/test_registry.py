@@ -267,7 +267,9 @@ def test_a_class_in_a_file_is_a_plugin(
         shown = fsf("plugins", "show", name, "--kind", "statistic", "--plugin", path)
         assert f"statistic '{name}' ({path})" in shown.stdout
     statistic("fsf-other", "my-own")
-    assert "claimed by" in refused("my-own", "--plugin", str(path))
+    told = refused("my-own", "--plugin", str(path))
+    assert "claimed by" in told
+    assert f"rename the class in {path} or uninstall fsf-other" in told
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,14 @@ class Grey(Plain):
         return super().image(index)[:, :, 0]
 
 
+class Noisy(Plain):
+    """Images with noise of the global generator."""
+
+    def image(self, index):
+        image = super().image(index)
+        return image + np.random.randint(0, 9, image.shape, np.uint8)  # noqa: NPY002 - the fault
+
+
 class Buffered(Plain):
     """Every image is in one buffer, which the next one overwrites."""
 
@@ -256,6 +264,12 @@ def test_a_sound_data_set_passes(make, check):
 @pytest.mark.parametrize("name", BROKEN)
 def test_only_its_check_rejects(name, failing):
     assert failing(BROKEN[name], "dataset") == {name}
+
+
+def test_an_image_that_draws_random_numbers_is_one_failure_which_asks():
+    [failed] = [result for result in check_component(Noisy) if not result.passed]
+    assert failed.name == "check_image"
+    assert "random" in failed.message
 
 
 def test_every_check_has_its_broken_data_set():

@@ -81,6 +81,20 @@ class Stacked(Brightest):
         return super().detect(np.stack(images) if images else images)
 
 
+class Edged(Brightest):
+    """It compares neighbours, which one line of pixels lacks."""
+
+    def words(self, image):
+        return super().words(image) | {f"edges {np.abs(np.diff(image, axis=0)).max() > 0}"}
+
+
+class Rounding(Brightest):
+    """Provenance rounds an option."""
+
+    def provenance(self):
+        return {"level": f"{self.level:.0f}"}
+
+
 class Relative(Brightest):
     """Brighter than the other images."""
 
@@ -94,7 +108,7 @@ class Flat(Brightest):
 
     def words(self, image):
         pixels = np.frombuffer(image.tobytes("A"), np.uint8)
-        return super().words(pixels[: len(pixels) // 6 * 3].reshape(-1, 1, 3))
+        return super().words(pixels[: max(3, len(pixels) // 6 * 3)].reshape(-1, 1, 3))
 
 
 class Growing(Brightest):
@@ -264,6 +278,13 @@ def test_a_sound_detector_passes(make, check):
 @pytest.mark.parametrize("name", BROKEN)
 def test_only_its_check_rejects(name, failing):
     assert failing(BROKEN[name], "detector") == {name}
+
+
+@pytest.mark.parametrize(
+    ("detector", "check"), [(Edged, "check_mixed_sizes"), (Rounding, "check_options_told")]
+)
+def test_small_images_and_small_differences_are_tried(detector, check, failing):
+    assert failing(detector, "detector") == {check}
 
 
 def test_every_check_has_its_broken_detector():

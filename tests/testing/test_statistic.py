@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fsframework.interfaces import Statistic
-from fsframework.testing import checks_for, parametrize_with_checks
+from fsframework.testing import check_component, checks_for, parametrize_with_checks
 from tests.misdeclared import hashed, misdeclared
 
 
@@ -78,6 +78,22 @@ class Overconfident(Spread):
     def interval(self, outcomes, level):
         mean = float(self.per_task(outcomes).mean())
         return mean + 0.01, mean + 0.02
+
+
+class Bootstrapped(Spread):
+    """An interval of the global generator."""
+
+    def interval(self, outcomes, level):
+        mean, half = float(self.per_task(outcomes).mean()), level * np.random.rand() / 9  # noqa: NPY002
+        return max(0.0, mean - half), min(1.0, mean + half)
+
+
+class HashedInterval(Spread):
+    """An interval that depends on the hashes of the process."""
+
+    def interval(self, outcomes, level):
+        mean, half = float(self.per_task(outcomes).mean()), level / (9 + hashed())
+        return max(0.0, mean - half), min(1.0, mean + half)
 
 
 class Optimist(Spread):
@@ -199,6 +215,20 @@ def test_a_sound_statistic_passes(make, check):
 @pytest.mark.parametrize("name", BROKEN)
 def test_only_its_check_rejects(name, failing):
     assert failing(BROKEN[name], "statistic") == {name}
+
+
+@pytest.mark.parametrize(
+    ("statistic", "check", "told"),
+    [
+        (Bootstrapped, "check_own_interval", "random"),
+        (HashedInterval, "check_fresh_process", "call  interval(outcomes, 0.95)"),
+        (Hashed, "check_fresh_process", "call  per_task(outcomes)"),
+    ],
+)
+def test_the_call_or_cause_is_told(statistic, check, told):
+    [failed] = [result for result in check_component(statistic) if not result.passed]
+    assert failed.name == check
+    assert told in str(failed)
 
 
 def test_every_check_has_its_broken_statistic():

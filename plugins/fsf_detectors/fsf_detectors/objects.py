@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fsf_detectors._models import (
     Batched,
@@ -21,6 +21,9 @@ from fsf_detectors._models import (
 )
 from fsframework.interfaces import AttributeDetector, DataError, OptionError
 from fsframework.values import UInt8Array
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 __all__ = ["Objects"]
 
@@ -110,12 +113,16 @@ class _Loaded:
     def _labels_of(self, images: Sequence[UInt8Array]) -> list[frozenset[str]]:
         return [self._labels(image) for image in pictures(images)]
 
-    def _labels(self, picture: object) -> frozenset[str]:
+    def _labels(self, picture: Image) -> frozenset[str]:
         """Return the labels of one image: padding in a batch would change its scores."""
         import torch
 
         with torch.inference_mode(), shut_up():
-            inputs = self.processor([picture], return_tensors="pt")
+            try:
+                inputs = self.processor([picture], return_tensors="pt")
+            except ValueError as error:  # no pixel is left of a side once it is scaled
+                what = f"an image of {picture.height} x {picture.width} pixels"
+                raise DataError(f"{what} cannot be scaled for the model: {error}") from error
             moved = {
                 name: tensor.to(self.device, self.dtype if tensor.is_floating_point() else None)
                 for name, tensor in inputs.items()
