@@ -69,9 +69,6 @@ __all__ = [
 FEWEST_DIFFERENT = 6
 """If two methods differ in fewer tasks, a note says so."""
 
-OWN = "own"
-"""The estimator of an interval that the statistic brings itself."""
-
 _ONE_TASK = "one task says nothing about others: there is no interval and no p"
 
 _ONE_SEED = (
@@ -621,7 +618,7 @@ def _with_own_interval(one: Estimate, statistic: Statistic, result: MethodResult
     if not least <= low <= one.value <= high <= most:
         expected = f"bounds around the mean {one.value} within {least}..{most}"
         raise malformed(statistic, "interval", f"{low}..{high}", expected)
-    return dataclasses.replace(one, low=low, high=high, scope=outcomes.scope, estimator=OWN)
+    return dataclasses.replace(one, low=low, high=high, scope=outcomes.scope, estimator="own")
 
 
 def _estimate(
