@@ -294,6 +294,11 @@ def tasks(big):
 ARRAYS = "classes", "support", "query", "attribute", "relaxed"
 
 
+def test_classes_with_other_numbers_of_queries_are_refused(pool):
+    with pytest.raises(DataError, match="every class must have as many"):
+        TaskSet.of(pool, [[0, 1]], [[[0], [2]]], [[[1], []]], sampler="any", options={}, seed=0)
+
+
 def test_tasks_by_hand(tasks, big):
     assert (len(tasks), tasks.n_way, tasks.n_shot, tasks.n_query) == (3, 2, 1, 3)
     assert tasks.images[0].tolist() == [0, 12, 1, 2, 3, 13, 14, 15]

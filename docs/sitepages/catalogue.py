@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fsf_benchmarks.interfaces import Cell, PrintedValue
+from fsf_tools.data.catalogue import datasets
 from fsf_tools.installed import describe_plugin
 from fsframework.api.components import Plugin, Registry
 from fsframework.api.recipes import Recipe, recipes
@@ -119,6 +120,8 @@ def _page(plugin: Plugin) -> tuple[Docstring, str]:
     parts = [f"# {plugin.name}", f"*{doc.summary}*" if "*" not in doc.summary else doc.summary]
     published = [*_about(plugin, doc)]
     parts += [_use(plugin), *(published or [doc.body])]
+    if plugin.kind == "dataset":
+        parts += _columns(plugin.name)
     parts += [*_told_facts(told["facts"]), *_options(told["options"], doc)]
     if plugin.kind == "method":
         parts += [*_trained(plugin.name), *_printed(plugin.name), *_reached(plugin.name)]
@@ -181,6 +184,13 @@ def _options(options: Sequence[dict[str, Any]], doc: Docstring) -> Iterator[str]
         default = default.replace("`False`", "no")
         rows.append((f"`{option['option']}`", option["type"], default, meanings.get(name, "")))
     yield table(("option", "value", "default", "meaning"), rows)
+
+
+def _columns(name: str) -> Iterator[str]:
+    """Yield the metadata columns of a data set that needs no files."""
+    [row] = [row for row in datasets() if row.name == name and row.plugin is not None]
+    if row.state == "nothing to add" and row.columns:
+        yield f"Metadata columns: {', '.join(f'`{column}`' for column in row.columns)}."
 
 
 def _about(plugin: Plugin, doc: Docstring) -> Iterator[str]:

@@ -105,8 +105,8 @@ def fault_on_meta(step: Callable[[], object], *, feeds: bool = False) -> str:
 
 
 def mixes_devices(fault: str) -> bool:
-    """Return whether a fault is a tensor on the CPU, which no need for values excuses."""
-    return _ON_CPU in fault
+    """Return whether a fault is the use of a tensor on the CPU, which is not a move from there."""
+    return _ON_CPU in fault and "_to_copy" not in fault
 
 
 def _run(step: Callable[[], object]) -> None:

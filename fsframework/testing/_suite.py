@@ -10,11 +10,14 @@ import tempfile
 import textwrap
 import time
 import typing
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+from unittest.mock import patch
 
 import numpy as np
 
@@ -588,12 +591,25 @@ def _run(check: Check, make: Make, home: str) -> CheckResult:
     outcome: Literal["passed", "failed", "skipped"] = "passed"
     told: dict[str, Any] = {}
     try:
-        if failure := failure_of(partial(check, make), passes=(NotApplicable,)):
-            outcome, told = "failed", _told(check, make, failure, home)
+        with _naming_warnings(check.__name__):
+            if failure := failure_of(partial(check, make), passes=(NotApplicable,)):
+                outcome, told = "failed", _told(check, make, failure, home)
     except NotApplicable as reason:
         outcome, told = "skipped", {"message": str(reason)}
     seconds = time.perf_counter() - start
     return CheckResult(check.__name__, outcome, _rule(check), seconds=seconds, **told)
+
+
+@contextmanager
+def _naming_warnings(check: str) -> Iterator[None]:
+    """Within the block, begin the text of each warning that is shown with the name of a check."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, *rest: Any, **more: Any) -> None:
+        shown(f"{check}: {message}", *rest, **more)
+
+    with patch.object(warnings, "showwarning", show):
+        yield
 
 
 def _rule(check: Check) -> str:

@@ -350,7 +350,8 @@ def check_device(make: Make) -> None:
             maps.square().mean().backward()
 
     fault = fault_on_meta(step)
-    require(not mixes_devices(fault), f"a pass mixes devices: {fault}; pass device=images.device")
+    mixed = fault_on_meta(step, feeds=True) if reason else fault
+    require(not mixes_devices(mixed), f"a pass mixes devices: {mixed}; pass device=images.device")
     if reason:
         require(fault, f"reads_values is {reason!r}, but no pass reads any; remove it")
     else:

@@ -639,7 +639,12 @@ def check_scores_on_device(make: Make) -> None:
         fault = fault_on_meta(lambda: embedded.extend(method.embed_episode(episode)))
         require(not fault, f"embed would make a GPU wait: {fault}")
         fault = fault_on_meta(lambda: method.scores(*embedded))
-    require(not mixes_devices(fault), f"scores mixes devices: {fault}; pass device=support.device")
+        mixed = (
+            fault_on_meta(lambda: method.scores(*embedded), feeds=True)
+            if method.reads_values
+            else fault
+        )
+    require(not mixes_devices(mixed), f"scores mixes devices: {mixed}; pass device=support.device")
     if method.reads_values:
         require(fault, f"reads_values is {method.reads_values!r}, but scores reads none; remove it")
     else:

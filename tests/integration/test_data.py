@@ -44,6 +44,7 @@ def test_a_folder_of_one_s_own_gets_a_name(fsf: Fsf, tmp_path: Path) -> None:
     assert rows["birds"]["state"] == "added"
     assert rows["birds"]["added"]["counts"]["test"] == [3, 12]
     assert rows["planted"]["state"] == "nothing to add"
+    assert "words, caption, background" in fsf("data", "show", "planted").stdout
     again = fsf("data", "add", "folder", "pictures", "--as", "birds")
     assert "birds was added before" in again.stdout
     assert "pattern" not in (tmp_path / "added/datasets.json").read_text()

@@ -4,6 +4,7 @@ import functools
 import importlib
 import subprocess
 import sys
+import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -291,3 +292,20 @@ def test_neither_pytest_nor_torch_is_imported_before_it_is_needed():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "set()"
+
+
+class Noisy(Mean):
+    """Warns of what it does."""
+
+    def per_task(self, outcomes):
+        warnings.warn("how odd", UserWarning, stacklevel=1)
+        return super().per_task(outcomes)
+
+
+def test_a_warning_names_the_check_that_raised_it():
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        check_component(Noisy)
+    names = {str(one.message).partition(": how odd")[0] for one in shown}
+    assert names
+    assert names <= {check.__name__ for check in checks_for("statistic")}

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fsframework.api.components import Added, Plugin, read_added
+from fsframework.api.components import Added, Plugin, parameters, read_added
 from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError, FsfWarning, PluginError
 from fsframework.interfaces import About, Dataset
@@ -70,6 +70,17 @@ class DatasetRow:
     def published(self) -> tuple[int, int] | None:
         """Classes and images of all splits as published."""
         return None if self.about is None else _sums(self.about.counts)
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Its metadata columns; ``None`` if it must be added, or given options, to know them."""
+        if self.entry is not None:
+            return tuple(self.entry.columns)
+        if self.cls is None or self.state != "nothing to add":
+            return None
+        if any(default is inspect.Parameter.empty for _, default in parameters(self.cls).values()):
+            return None
+        return tuple(self.cls().metadata)
 
     def state_text(self, *, with_place: bool = True) -> str:
         """Return the state as text, with the path or without."""

@@ -82,6 +82,8 @@ def show(name: str, data_dir: Path | None, plugin_files: tuple[Path, ...], as_js
         return
     click.echo(f"{name}: {row.summary}")
     click.echo(f"state: {row.state_text()}")
+    if (columns := row.columns) is not None:
+        click.echo(f"metadata columns: {', '.join(columns) or 'none'}")
     if row.about is not None:
         _print_about(row.about, row.entry)
     _print_state(row, plugin_files)
