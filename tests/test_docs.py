@@ -107,7 +107,11 @@ def test_python_runs(page: Path, beside_images: Path) -> None:
     run_page(page, beside_images)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "start.md"], ids=named)
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", pytest.param(ROOT / "docs" / "start.md", marks=pytest.mark.slow)],
+    ids=named,
+)
 def test_commands_of_the_first_pages_run(page: Path, tmp_path: Path, fsf: Fsf) -> None:
     """One after the other, as a new user types them, with few tasks and short trainings."""
     images = resolve_component(
