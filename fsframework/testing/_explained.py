@@ -56,7 +56,7 @@ def failure_of(
 
     Args:
         check: to run.
-        passes: errors that are none of the component's.
+        passes: errors that are raised on, because the component did not cause them.
     """
     with asked() as taken:
         try:

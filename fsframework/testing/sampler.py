@@ -150,7 +150,7 @@ def check_request_honoured(make: Make) -> None:
     wrong = {name: found[name] for name in asked if found[name] != asked[name]}
     require(not wrong, f"asked for {asked}, draw returns {wrong}")
     _require_equal(
-        _draw(_made(make)), tasks, "the same seed gives other tasks a second time (use task_rng)"
+        _draw(_made(make)), tasks, "a second draw with the same seed differs (use task_rng)"
     )
 
 

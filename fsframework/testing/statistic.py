@@ -178,7 +178,7 @@ def check_tasks_independent(make: Make) -> None:
         _require_equal(
             _values(make(), _with(_outcomes(), _outcomes().predictions[chosen])),
             together[chosen],
-            f"among {len(chosen)} tasks a task has another value than among {tasks}",
+            f"the value of a task differs between {len(chosen)} and {tasks} tasks",
         )
     for place, value in enumerate(_values(make(), _extremes())):
         answers = _extremes().predictions[[place]]

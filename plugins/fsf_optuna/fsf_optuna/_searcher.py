@@ -127,7 +127,7 @@ class _Study(Search):
     def end(
         self, number: int, state: State, *, score: float | None = None, reason: str = ""
     ) -> None:
-        """Tell the study."""
+        """Report to the study how a trial ended."""
         from optuna import Trial as Running
         from optuna.trial import TrialState
 
@@ -208,7 +208,7 @@ def study(file: str | Path) -> Any:
         file: ``study.jsonl`` in the folder of a search.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     path = Path(file)
     if not path.is_file():
