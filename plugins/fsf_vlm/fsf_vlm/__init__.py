@@ -9,9 +9,22 @@ if TYPE_CHECKING:
     from fsf_vlm._chat import Chat
     from fsf_vlm._client import Answer, Client, Request
     from fsf_vlm._endpoint import Endpoint
+    from fsf_vlm._in_context import InContext
+    from fsf_vlm._in_context_endpoint import InContextEndpoint
+    from fsf_vlm._pixels import Pixels
     from fsf_vlm._store import AnswerStore
 
-__all__ = ["Answer", "AnswerStore", "Chat", "Client", "Endpoint", "Request"]
+__all__ = [
+    "Answer",
+    "AnswerStore",
+    "Chat",
+    "Client",
+    "Endpoint",
+    "InContext",
+    "InContextEndpoint",
+    "Pixels",
+    "Request",
+]
 
 __version__ = "0.1.0"
 
@@ -21,6 +34,9 @@ _HOME = {
     "Chat": "_chat",
     "Client": "_client",
     "Endpoint": "_endpoint",
+    "InContext": "_in_context",
+    "InContextEndpoint": "_in_context_endpoint",
+    "Pixels": "_pixels",
     "Request": "_client",
 }
 """The module that defines each name; using one name imports no other module."""
