@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from fsf_detectors._models import (
+from fsf_detectors.hub import (
     Batched,
     DtypeName,
     ModelFolder,

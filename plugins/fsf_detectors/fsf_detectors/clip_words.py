@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fsf_detectors._models import (
+from fsf_detectors.hub import (
     Batched,
     DtypeName,
     ModelFolder,
