@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fsf_detectors._vocabulary import describe_words, read_vocabulary
 from fsf_detectors.hub import (
     Batched,
     DtypeName,
@@ -22,7 +23,6 @@ from fsf_detectors.hub import (
     resolve_dtype,
     shut_up,
 )
-from fsf_detectors._vocabulary import describe_words, read_vocabulary
 from fsframework.interfaces import AttributeDetector, DataError, ImageTextModel, OptionError
 from fsframework.values import FloatArray, UInt8Array
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fsf_detectors._models import (
+from fsf_detectors._vocabulary import describe_words, read_vocabulary
+from fsf_detectors.hub import (
     Batched,
     DtypeName,
     ModelFolder,
@@ -24,7 +25,6 @@ from fsf_detectors._models import (
     resolve_dtype,
     shut_up,
 )
-from fsf_detectors._vocabulary import describe_words, read_vocabulary
 from fsframework.interfaces import AttributeDetector, DataError, OptionError
 from fsframework.values import FloatArray, UInt8Array
 
