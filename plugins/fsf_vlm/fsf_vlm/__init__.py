@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_vlm._chat import Chat
-    from fsf_vlm._client import Answer, Client, Request
+    from fsf_vlm._client import Answer, Client, Message, Request
     from fsf_vlm._endpoint import Endpoint
+    from fsf_vlm._kept import kept_answers, remove_answers
     from fsf_vlm._store import AnswerStore
 
-__all__ = ["Answer", "AnswerStore", "Chat", "Client", "Endpoint", "Request"]
+__all__ = [
+    "Answer",
+    "AnswerStore",
+    "Chat",
+    "Client",
+    "Endpoint",
+    "Message",
+    "Request",
+    "kept_answers",
+    "remove_answers",
+]
 
 __version__ = "0.1.0"
 
@@ -21,7 +32,10 @@ _HOME = {
     "Chat": "_chat",
     "Client": "_client",
     "Endpoint": "_endpoint",
+    "Message": "_client",
     "Request": "_client",
+    "kept_answers": "_kept",
+    "remove_answers": "_kept",
 }
 """The module that defines each name; using one name imports no other module."""
 
