@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_vlm._chat import Chat
-    from fsf_vlm._client import Answer, Client, Request
+    from fsf_vlm._client import Answer, Client, Message, Request
     from fsf_vlm._endpoint import Endpoint
     from fsf_vlm._in_context import InContext
     from fsf_vlm._in_context_endpoint import InContextEndpoint
+    from fsf_vlm._kept import kept_answers, remove_answers
     from fsf_vlm._pixels import Pixels
     from fsf_vlm._store import AnswerStore
 
@@ -22,8 +23,11 @@ __all__ = [
     "Endpoint",
     "InContext",
     "InContextEndpoint",
+    "Message",
     "Pixels",
     "Request",
+    "kept_answers",
+    "remove_answers",
 ]
 
 __version__ = "0.1.0"
@@ -37,7 +41,10 @@ _HOME = {
     "InContext": "_in_context",
     "InContextEndpoint": "_in_context_endpoint",
     "Pixels": "_pixels",
+    "Message": "_client",
     "Request": "_client",
+    "kept_answers": "_kept",
+    "remove_answers": "_kept",
 }
 """The module that defines each name; using one name imports no other module."""
 

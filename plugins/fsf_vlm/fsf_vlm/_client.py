@@ -134,6 +134,8 @@ class Client:
         self.attempts = attempts
         self.timeout = timeout
         self.store = store
+        self.offline = False
+        """Whether a request whose answer is not kept is an error."""
         self._prices = prompt_price, completion_price
         self._used = dict.fromkeys(("requests", "retries", "prompt_tokens", "completion_tokens"), 0)
 
@@ -161,10 +163,15 @@ class Client:
         digests = [request.digest() for request in requests]
         known: dict[str, Answer] = {}
         if self.store is not None:
-            self.store.refresh()
+            self.store.refreshed()
             known = {d: found for d in digests if (found := self.store.get(d)) is not None}
         # A request that occurs twice is asked once.
         left = {d: r for d, r in zip(digests, requests, strict=True) if d not in known}
+        if left and self.offline:
+            raise DataError(
+                f"{self.url}: {len(left):,} of {len(requests):,} requests have no kept answer, and "
+                "network access is turned off"
+            )
         if left:
             _run(self._ask(left, known))
         return [known[digest] for digest in digests]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from fsf_vlm._client import Client, Message, Request
-from fsf_vlm._prompts import CAPTION, default_selector
+from fsf_vlm._prompts import default_selector, prompt_text
 from fsf_vlm._store import AnswerStore
-from fsframework.interfaces import Captioner, OptionError, WordSelector
+from fsframework.interfaces import Captioner, WordSelector
 from fsframework.values import UInt8Array
 
 __all__ = ["Endpoint"]
@@ -23,7 +24,8 @@ class Endpoint(Captioner):
     Args:
         url: address of the endpoint, such as ``http://localhost:8000/v1``.
         model: name of the model at the endpoint.
-        prompt: what is asked about each image; its answer is the caption.
+        prompt: what is asked about each image; ``captions`` and ``tags`` are names of questions
+            for one sentence and for a list, the latter for the selector ``tags``.
         max_tokens: maximum number of tokens in a caption.
         temperature: of sampling; ``None`` sends none, as some models demand.
         key_from: name of the environment variable with the key; the key is never written.
@@ -44,7 +46,7 @@ class Endpoint(Captioner):
         *,
         url: str,
         model: str,
-        prompt: str = CAPTION,
+        prompt: str = "captions",
         max_tokens: int = 64,
         temperature: float | None = 0.0,
         key_from: str = "OPENAI_API_KEY",
@@ -53,14 +55,13 @@ class Endpoint(Captioner):
         timeout: float = 60.0,
         selector: WordSelector | None = None,
     ) -> None:
-        if not prompt.strip():
-            raise OptionError("prompt must say what is asked about each image, not be empty")
         self.url = url
         self.model = model
-        self.prompt = prompt
+        self.prompt = prompt_text(prompt)
         self.max_tokens = max_tokens
         self.temperature = temperature
         self.selector = selector if selector is not None else default_selector()
+        self._store = AnswerStore(url, model)
         self._client = Client(
             url,
             model=model,
@@ -68,8 +69,14 @@ class Endpoint(Captioner):
             concurrent=concurrent,
             attempts=attempts,
             timeout=timeout,
-            store=AnswerStore(url, model),
+            store=self._store,
         )
+
+    def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
+        """Read the answers that are kept; with ``offline``, no others can be had."""
+        del device
+        self._client.offline = offline
+        self._store.refreshed()
 
     def describe(self, images: Sequence[UInt8Array]) -> list[str]:
         """Return a caption for each uint8 RGB image ``(H, W, 3)``, of any size."""
@@ -81,4 +88,25 @@ class Endpoint(Captioner):
             )
             for image in images
         ]
-        return [" ".join(answer.text.split()) for answer in self._client.ask(asked)]
+        return [answer.text.strip() for answer in self._client.ask(asked)]
+
+    def provenance(self) -> Mapping[str, str]:
+        """Return endpoint, model, prompt, generation settings and selector."""
+        settings = {"max_tokens": self.max_tokens, "temperature": self.temperature}
+        return {
+            "endpoint": self._client.url,
+            "model": self.model,
+            "prompt": self.prompt,
+            "generation": json.dumps(settings, sort_keys=True),
+            **{f"selector.{name}": text for name, text in self.selector.provenance().items()},
+        }
+
+    def notes(self, keys: Sequence[str], others: Sequence[str] = ()) -> list[str]:
+        """Return how many kept answers are damaged, if any."""
+        del keys, others
+        if not (damaged := self._store.damaged):
+            return []
+        return [
+            f"{self._store.folder}: {damaged:,} of the kept answers are damaged; "
+            "what they answered is asked again"
+        ]

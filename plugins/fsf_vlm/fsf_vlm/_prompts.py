@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from fsframework.interfaces import WordSelector
+from fsframework.interfaces import OptionError, WordSelector
 
-__all__ = ["CAPTION", "default_selector"]
+__all__ = ["default_selector", "prompt_text"]
 
-CAPTION = (
-    "Describe the image in one sentence. Name the objects, their colours and the surroundings."
-)
+_PROMPTS = {
+    "captions": (
+        "Describe this image in one sentence that names the objects, their colours and materials, "
+        "and the surroundings."
+    ),
+    "tags": (
+        "List up to twelve tags for what is visible in this image: objects, colours, materials, "
+        "surroundings. Answer with the tags only, separated by commas."
+    ),
+}
+
+
+def prompt_text(prompt: str) -> str:
+    """Return the text of a prompt: ``captions`` and ``tags`` are names of texts.
+
+    Raises:
+        OptionError: it is empty.
+    """
+    if not prompt.strip():
+        raise OptionError("prompt must be captions, tags or a question about the image, not empty")
+    return _PROMPTS.get(prompt, prompt)
 
 
 def default_selector() -> WordSelector:

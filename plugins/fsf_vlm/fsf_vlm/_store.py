@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.interfaces import DataError
-from fsframework.values import atomic_write, digest_of
+from fsframework.values import atomic_write, digest_of, parse_json
 
-__all__ = ["Answer", "AnswerStore", "answers_folder"]
+__all__ = ["Answer", "AnswerStore", "about_of", "answers_folder"]
 
+_ABOUT = "about.json"
 _DIGITS = 24
 
 
@@ -38,10 +39,24 @@ class Answer:
     top_logprobs: tuple[dict[str, float], ...] = field(default=())
 
 
-def answers_folder() -> Path:
-    """Return the folder of all answers: ``answers`` in ``FSF_CACHE``, else in the user's cache."""
+def answers_folder(cache_dir: str | Path | None = None) -> Path:
+    """Return the folder of all answers, ``answers`` in the cache.
+
+    Args:
+        cache_dir: by default ``FSF_CACHE``, else the user's cache folder.
+    """
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("FSF_CACHE") or Path(home) / "fsframework") / "answers"
+    usual = os.environ.get("FSF_CACHE") or Path(home) / "fsframework"
+    return Path(cache_dir or usual) / "answers"
+
+
+def about_of(folder: Path) -> tuple[str, str] | None:
+    """Return address and model of the store in a folder; ``None`` if there is none."""
+    try:
+        about = parse_json((folder / _ABOUT).read_text("utf-8"))
+        return str(about["url"]), str(about["model"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 class AnswerStore:
@@ -59,18 +74,18 @@ class AnswerStore:
 
     def __init__(self, url: str, model: str, folder: Path | None = None) -> None:
         home = answers_folder() if folder is None else folder
-        self.url = url
+        self.url = url.rstrip("/")
         self.model = model
-        self.folder = home / digest_of(url, model)[:_DIGITS]
+        self.folder = home / digest_of(self.url, model)[:_DIGITS]
         self.damaged = 0
         """Number of lines that could not be read."""
         self._answers: dict[str, Answer] = {}
         self._read: dict[Path, int] = {}
         self._file: Path | None = None
 
-    def refresh(self) -> None:
-        """Read the answers that any process has added since the last call."""
-        for path in sorted(self.folder.glob("*.jsonl")):
+    def refreshed(self) -> AnswerStore:
+        """Return itself, with the answers that any process has added since the last call."""
+        for path in sorted(set(self.folder.glob("*.jsonl")) - {self._file}):
             start = self._read.get(path, 0)
             with path.open("rb") as file:
                 file.seek(start)
@@ -83,6 +98,7 @@ class AnswerStore:
                     self.damaged += 1
                 else:
                     self._answers[found[0]] = found[1]
+        return self
 
     def get(self, digest: str) -> Answer | None:
         """Return the answer to a request, or ``None`` if it is not known."""
@@ -103,7 +119,7 @@ class AnswerStore:
         body = json.dumps([digest, asdict(answer)], ensure_ascii=False, allow_nan=False)
         line = f"{_check(body)} {body}\n".encode()
         try:
-            if self._file is None:
+            if self._file is None or not self._file.exists():
                 self._file = self._begun()
             with self._file.open("ab") as file:
                 file.write(line)
@@ -115,11 +131,10 @@ class AnswerStore:
 
     def _begun(self) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
-        about = self.folder / "about.json"
-        if not about.is_file():
-            atomic_write(about, json.dumps({"url": self.url, "model": self.model}).encode())
+        if about_of(self.folder) is None:
+            about = json.dumps({"url": self.url, "model": self.model})
+            atomic_write(self.folder / _ABOUT, about)
         name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}.jsonl"
-        self._read[self.folder / name] = 1 << 62
         return self.folder / name
 
 
