@@ -70,6 +70,7 @@ class InContextMethod(FewShotMethod):
     consumes = "images"
     learns_from = "nothing"
     weightless = True
+    needs_class_names = True
 
     mean: Tensor
     std: Tensor
