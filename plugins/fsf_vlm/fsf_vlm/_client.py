@@ -6,6 +6,7 @@ import asyncio
 import base64
 import importlib.util
 import io
+import ipaddress
 import json
 import os
 from collections.abc import Coroutine, Mapping, Sequence
@@ -137,6 +138,15 @@ class Client:
         """Whether a request whose answer is not kept is an error."""
         self._prices = prompt_price, completion_price
         self._used = dict.fromkeys(("requests", "retries", "prompt_tokens", "completion_tokens"), 0)
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether the endpoint is at a loopback address, which needs no network."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
 
     @property
     def usage(self) -> Mapping[str, float]:
