@@ -250,7 +250,9 @@ def permuted() -> InContext:
 
 
 @pytest.mark.slow
-@parametrize_with_checks([letters, permuted], {InContext: {"check_solves_toy_task": "random weights"}})
+@parametrize_with_checks(
+    [letters, permuted], {InContext: {"check_solves_toy_task": "random weights"}}
+)
 def test_conformance_of_the_method(make: Any, check: Any) -> None:
     check(make)
 

@@ -256,7 +256,11 @@ _AT = {"url": "http://localhost:8000/v1"}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ChatServer]:
-    with ChatServer(nearest) as found:
+    def shy(body: dict[str, Any]) -> str:
+        """Answer well, except where the name is one that the model does not say."""
+        return nearest(body).replace("anchor", "I cannot say.")
+
+    with ChatServer(shy) as found:
         _AT["url"] = found.url
         yield found
 
