@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.accuracies import Reading, read_accuracies
     from fsf_statistics.breakdowns import Breakdown, breakdown
+    from fsf_statistics.error_slices import SliceRow, Slices, slices
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
         ComparedHeadline,
@@ -59,6 +60,8 @@ __all__ = [
     "QueryVariance",
     "RankAgreement",
     "Reading",
+    "SliceRow",
+    "Slices",
     "TaskSupply",
     "WorstClassAccuracy",
     "best_queries",
@@ -82,6 +85,7 @@ __all__ = [
     "rank_correlations",
     "read_accuracies",
     "sets_of",
+    "slices",
     "spearman",
     "tasks_told_apart",
     "told_value",
@@ -105,6 +109,8 @@ _HOME = {
     "QueryVariance": "query_variance",
     "RankAgreement": "ranking",
     "Reading": "accuracies",
+    "SliceRow": "error_slices",
+    "Slices": "error_slices",
     "TaskSupply": "planning",
     "WorstClassAccuracy": "_worst_class",
     "best_queries": "planning",
@@ -128,6 +134,7 @@ _HOME = {
     "rank_correlations": "ranking",
     "read_accuracies": "accuracies",
     "sets_of": "task_sets",
+    "slices": "error_slices",
     "spearman": "ranking",
     "tasks_told_apart": "task_sets",
     "told_value": "task_sets",
