@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.accuracies import Reading, read_accuracies
     from fsf_statistics.breakdowns import Breakdown, breakdown
+    from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
         ComparedHeadline,
@@ -51,11 +52,14 @@ __all__ = [
     "Accuracy",
     "Breakdown",
     "ComparedHeadline",
+    "Comparison",
     "EffectiveRobustness",
     "HarmfulPairs",
     "HeadlineEntry",
     "HeadlineRow",
     "HeadlineTable",
+    "MeasureComparison",
+    "Pair",
     "QueryPlan",
     "QueryVariance",
     "RankAgreement",
@@ -66,6 +70,7 @@ __all__ = [
     "WorstGroups",
     "best_queries",
     "breakdown",
+    "compare",
     "effective_robustness",
     "facts_of",
     "harmful_pairs",
@@ -97,6 +102,7 @@ _HOME = {
     "Accuracy": "_accuracy",
     "Breakdown": "breakdowns",
     "ComparedHeadline": "headlines",
+    "Comparison": "comparing",
     "EffectiveRobustness": "robustness",
     "FEWEST_RANKED": "ranking",
     "HarmfulPairs": "harm",
@@ -105,6 +111,8 @@ _HOME = {
     "HeadlineTable": "_headline_table",
     "LEAST_HARM": "harm",
     "MOST_WRONG": "harm",
+    "MeasureComparison": "comparing",
+    "Pair": "comparing",
     "QueryPlan": "queries",
     "QueryVariance": "query_variance",
     "RankAgreement": "ranking",
@@ -115,6 +123,7 @@ _HOME = {
     "WorstGroups": "worst",
     "best_queries": "planning",
     "breakdown": "breakdowns",
+    "compare": "comparing",
     "effective_robustness": "robustness",
     "facts_of": "task_sets",
     "harmful_pairs": "harm",
