@@ -61,8 +61,9 @@ def tiny_path(kind: str) -> Path:
 def tiny_model(kind: str) -> Path:
     """Return the folder of a kind, made once a process.
 
-    Kinds are ``vit-gpt2``, ``blip``, ``git``, ``llava``, ``clip``, ``siglip`` and ``yolos``. The
-    folder is removed when the process ends; who changes anything in it works on a copy.
+    Kinds are ``vit-gpt2``, ``blip``, ``git``, ``llava``, ``clip``, ``siglip``, ``yolos``, ``owlv2``
+    and ``grounding-dino``. The folder is removed when the process ends; who changes anything in it
+    works on a copy.
     """
     mend_torchvision()  # Transformers imports it wherever it is installed
     folder = tiny_path(kind)
@@ -213,17 +214,8 @@ def save_tiny_siglip(folder: Path) -> None:
 def save_tiny_clip(folder: Path) -> None:
     """Save a CLIP with random weights; cosines lie within 0.15 of 0 and differ between images."""
     import transformers as hf
-    from tokenizers.processors import TemplateProcessing
 
-    bos, eos = "<|startoftext|>", "<|endoftext|>"
-    backend = _byte_level(bos, eos)
-    backend.post_processor = TemplateProcessing(
-        single=f"{bos} $A {eos}",
-        special_tokens=[(token, backend.token_to_id(token)) for token in (bos, eos)],
-    )
-    tokenizer = hf.PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token=bos, eos_token=eos, pad_token=eos
-    )
+    tokenizer = _clip_tokens()
     config = hf.CLIPConfig(
         text_config={
             **_TRANSFORMER,
@@ -258,6 +250,56 @@ def save_tiny_yolos(folder: Path) -> None:
     _save(folder, model, hf.YolosImageProcessorPil(size=size))
 
 
+def save_tiny_owlv2(folder: Path) -> None:
+    """Save an OWLv2 with random weights: it detects what the words ask for."""
+    import transformers as hf
+
+    tokenizer = _clip_tokens()
+    sizes = {k: v for k, v in _TRANSFORMER.items() if "dropout" not in k}
+    config = hf.Owlv2Config(
+        text_config={**sizes, **_words(tokenizer, 16), "initializer_factor": 10.0},
+        vision_config={**sizes, **_VISION, "initializer_factor": 1.0},
+        projection_dim=32,
+    )
+    with _seeded():
+        model = hf.Owlv2ForObjectDetection(config).eval()
+    model.class_head.logit_scale.bias.data.fill_(3.0)  # else all scores are near one half
+    processor = hf.Owlv2ImageProcessorPil(size={"height": SIDE, "width": SIDE})
+    _save(folder, model, hf.Owlv2Processor(processor, tokenizer))
+
+
+def save_tiny_grounding_dino(folder: Path) -> None:
+    """Save a Grounding DINO with random weights, which reads 24 tokens at most."""
+    import transformers as hf
+
+    # The model knows the ends of words by the numbers that these tokens have in BERT.
+    names = ["[PAD]", *_BERT_WORDS]
+    names += [f"[unused{i}]" for i in range(1030 - len(names))]
+    for token, place in {"[UNK]": 100, "[CLS]": 101, "[SEP]": 102, ".": 1012, "?": 1029}.items():
+        names[place] = token
+    vocabulary = {name: i for i, name in enumerate(names)}
+    tokenizer = hf.BertTokenizer(vocab=vocabulary)
+    sizes = {k: v for k, v in _TRANSFORMER.items() if k != "num_hidden_layers"}
+    config = hf.GroundingDinoConfig(
+        text_config={**sizes, "num_hidden_layers": 1, "vocab_size": len(names),
+                     "model_type": "bert", "max_position_embeddings": 32},
+        backbone_config=hf.SwinConfig(
+            image_size=SIDE, patch_size=2, embed_dim=8, depths=[1, 1], num_heads=[1, 2],
+            window_size=4, out_indices=[1, 2],
+        ),
+        num_feature_levels=2, num_queries=6, d_model=32, encoder_layers=1, decoder_layers=2,
+        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=32,
+        decoder_ffn_dim=32, max_text_len=24, init_std=0.3, disable_custom_kernels=True,
+    )  # fmt: skip
+    with _seeded():
+        model = hf.GroundingDinoForObjectDetection(config).eval()
+    size = {"shortest_edge": SIDE, "longest_edge": 2 * SIDE}
+    processor = hf.GroundingDinoImageProcessorPil(size=size)
+    _save(folder, model, hf.GroundingDinoProcessor(processor, tokenizer))
+
+
+_BERT_WORDS = ("red", "blue", "ball", "grass", "sand", "stop", "sign", "snow", "##s", "tree")
+
 _SAVERS: dict[str, Callable[[Path], None]] = {
     "vit-gpt2": save_tiny_vit_gpt2,
     "blip": save_tiny_blip,
@@ -266,6 +308,8 @@ _SAVERS: dict[str, Callable[[Path], None]] = {
     "clip": save_tiny_clip,
     "siglip": save_tiny_siglip,
     "yolos": save_tiny_yolos,
+    "owlv2": save_tiny_owlv2,
+    "grounding-dino": save_tiny_grounding_dino,
 }
 
 _TRANSFORMER = {
@@ -315,6 +359,22 @@ def _byte_level(*special: str) -> Any:
         show_progress=False,
     )
     return trained._tokenizer
+
+
+def _clip_tokens() -> Any:
+    import transformers as hf
+    from tokenizers.processors import TemplateProcessing
+
+    bos, eos = "<|startoftext|>", "<|endoftext|>"
+    backend = _byte_level()
+    backend.add_special_tokens([bos, eos])  # OWLv2 takes the greatest number as the end of a text
+    backend.post_processor = TemplateProcessing(
+        single=f"{bos} $A {eos}",
+        special_tokens=[(token, backend.token_to_id(token)) for token in (bos, eos)],
+    )
+    return hf.PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token=bos, eos_token=eos, pad_token=eos
+    )
 
 
 def _bert() -> Any:

@@ -13,6 +13,8 @@ from sitepages.markdown import read_docstring, table
 __all__ = ["CALLS", "NOT_CALLS", "page", "public"]
 
 CALLS: Mapping[str, tuple[str, ...]] = {
+    "answers list": ("fsf_vlm.kept_answers",),
+    "answers remove": ("fsf_vlm.remove_answers",),
     "attributes agree": ("fsf_tools.agreement",),
     "attributes extract": ("fsf_tools.extract_words", "fsf.pool"),
     "attributes show": ("fsf_tools.attribute_page",),

@@ -14,11 +14,13 @@ import pytest
 import torch
 from PIL import Image
 
+import fsf_tools
 import fsframework
+from fsf_detectors.open_vocabulary import OpenVocabulary
 from fsframework.records import RunRecord
 from fsframework.values import AttributeTable, TaskSet
 from tests.conftest import Fsf
-from tests.tiny_models import tiny_model
+from tests.tiny_models import scenes, tiny_model
 
 TASKS = [
     "--method", "protonet", "--way", "2", "--shot", "1", "--queries", "3", "--tasks", "20",
@@ -96,3 +98,20 @@ def test_from_image_files_to_worst_class_accuracy(
     assert record.settings["query_batch"] == "task"
     # The detector has seen every image: none is shown to it again.
     assert "detection:" not in ran.stderr
+
+
+def test_words_of_an_open_vocabulary_are_judged_like_any_others() -> None:
+    images, captions = scenes(12)
+    model = str(tiny_model("owlv2"))
+    detector = OpenVocabulary(model=model, words=("grass", "red ball"), threshold=0.55)
+    found, keys = detector.detect(images), [f"{i}.png" for i in range(len(images))]
+    words = AttributeTable.from_words(keys, found)
+    truth = AttributeTable.from_words(keys, [{c.rpartition(" ")[2]} for c in captions])
+    agreed = fsf_tools.agreement(words, truth)
+    on_grass = ["grass" in caption for caption in captions]
+    hits = [f & {c.rpartition(" ")[2]} for f, c in zip(found, captions, strict=True)]
+    assert agreed.a.accuracy == pytest.approx(sum(map(len, hits)) / len(images))
+    errors = fsf_tools.detection_errors(words, truth, {"grass": ["grass"]})
+    recalled = ["grass" in f for f, is_so in zip(found, on_grass, strict=True) if is_so]
+    assert errors.recall.share == pytest.approx(sum(recalled) / sum(on_grass))
+    assert 0 < sum(recalled) < len(recalled)

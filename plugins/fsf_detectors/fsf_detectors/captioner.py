@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from fsf_detectors._models import (
+from fsf_detectors.hub import (
     Batched,
     DtypeName,
     ModelFolder,
@@ -288,7 +288,9 @@ class _Loaded:
                     whole.removeprefix(begun) if whole.startswith(begun) else rest
                     for whole, begun, rest in zip(texts, self._decoded(prompt), behind, strict=True)
                 ]
-        return [" ".join(text.split()) for text in texts]
+        # Line ends stay: they separate the items of a list.
+        lines = ([" ".join(line.split()) for line in text.splitlines()] for text in texts)
+        return ["\n".join(filter(None, each)) for each in lines]
 
     def _decoded(self, tokens: Any) -> list[str]:
         texts: list[str] = self.tokenizer.batch_decode(tokens, skip_special_tokens=True)
@@ -321,15 +323,25 @@ class _Loaded:
         nested: list[Any] = [[picture] for picture in shown]
         if not self.prompt:
             return dict(self.processor(images=list(shown), return_tensors="pt")), None
-        text = self.prompt
+        text, special = self.prompt, True
         if getattr(self.processor, "chat_template", None):
             content = [{"type": "image"}, {"type": "text", "text": self.prompt}]
             talk = [{"role": "user", "content": content}]
             text = self.processor.apply_chat_template(talk, add_generation_prompt=True)
+            # Many templates contain the token that begins a text; it must not be added again.
+            special = not (self.tokenizer.bos_token and text.startswith(self.tokenizer.bos_token))
         else:
             nested = list(shown)
         texts = [text] * len(shown)
-        inputs = dict(self.processor(images=nested, text=texts, padding=True, return_tensors="pt"))
+        inputs = dict(
+            self.processor(
+                images=nested,
+                text=texts,
+                padding=True,
+                add_special_tokens=special,
+                return_tensors="pt",
+            )
+        )
         return inputs, inputs.get("input_ids")
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.resources
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fsf_detectors._models import (
+from fsf_detectors._vocabulary import describe_words, read_vocabulary
+from fsf_detectors.hub import (
     Batched,
     DtypeName,
     ModelFolder,
@@ -26,7 +24,7 @@ from fsf_detectors._models import (
     shut_up,
 )
 from fsframework.interfaces import AttributeDetector, DataError, ImageTextModel, OptionError
-from fsframework.values import FloatArray, UInt8Array, read_file
+from fsframework.values import FloatArray, UInt8Array
 
 __all__ = ["ClipWords"]
 
@@ -127,11 +125,10 @@ class ClipWords(UsesModel["_Loaded"], AttributeDetector, ImageTextModel):
     def provenance(self) -> Mapping[str, str]:
         """Return model, commit, digests, vocabulary, threshold and number format."""
         loaded = self._ready()
-        joined = "\n".join(loaded.words).encode()
         return {
             **loaded.provenance,
             "dtype": str(loaded.dtype).removeprefix("torch."),
-            "vocabulary": f"{len(loaded.words)} words, sha256:{hashlib.sha256(joined).hexdigest()}",
+            "vocabulary": describe_words(loaded.words),
             "template": self.template,
             "threshold": repr(self.threshold),
             "top": str(self.top),
@@ -149,7 +146,7 @@ class _Loaded:
     """A model on a device, with the embedded vocabulary."""
 
     def __init__(self, options: ClipWords, device: str, offline: bool) -> None:
-        self.words = _read_vocabulary(options.vocabulary)
+        self.words = read_vocabulary(options.vocabulary)
         folder = ModelFolder.find(options.model, options.revision, offline=offline)
         config = load_config(folder)
         if config.model_type not in _KINDS:
@@ -204,35 +201,3 @@ def _unit(features: Any) -> Any:
     from torch.nn.functional import normalize
 
     return normalize(getattr(features, "pooler_output", features).float(), dim=-1)
-
-
-def _read_vocabulary(path: Path | None) -> tuple[str, ...]:
-    """Return the words of a file, or those of the package.
-
-    Raises:
-        DataError: the file cannot be read, contains no words, or contains a word twice.
-    """
-    if path is None:
-        home = importlib.resources.files("fsf_detectors") / "data" / "attributes.txt"
-        text = home.read_text("utf-8")
-    else:
-        try:
-            place = os.path.expanduser(path)  # noqa: PTH111 - Path refuses unknown users
-            text = read_file(place).decode("utf-8-sig")
-        except OSError as error:
-            raise DataError(f"vocabulary {path}: cannot be read ({error.strerror})") from None
-        except UnicodeDecodeError:
-            raise DataError(f"vocabulary {path}: is not UTF-8 text") from None
-    rows: dict[str, int] = {}
-    for row, line in enumerate(text.splitlines(), start=1):
-        word = line.strip()
-        if not word or word.startswith("#"):
-            continue
-        if word in rows:
-            raise DataError(
-                f"vocabulary {path}: rows {rows[word]} and {row} have the same word {word!r}"
-            )
-        rows[word] = row
-    if not rows:
-        raise DataError(f"vocabulary {path}: must contain at least one word, one per line")
-    return tuple(rows)

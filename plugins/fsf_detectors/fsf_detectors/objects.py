@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from fsf_detectors._models import (
+from fsf_detectors.hub import (
     Batched,
     DtypeName,
     ModelFolder,

@@ -193,7 +193,7 @@ class TestNumberFormat:
         assert detector.provenance()["dtype"] == "bfloat16"
 
     def test_auto_is_half_on_a_gpu(self) -> None:
-        from fsf_detectors._models import resolve_dtype
+        from fsf_detectors.hub import resolve_dtype
 
         assert resolve_dtype("auto", "cuda:0") == torch.float16
 

@@ -1,0 +1,328 @@
+"""A client of OpenAI-compatible endpoints that keeps every answer."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib.util
+import io
+import json
+import os
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from fsf_vlm._store import Answer, AnswerStore
+from fsframework.interfaces import DataError, OptionError, check_above, check_at_least
+from fsframework.values import UInt8Array, digest_of
+
+__all__ = ["Answer", "AnswerStore", "Client", "Message", "Request"]
+
+_PLACEHOLDER = "none"
+"""Sent as the key where there is none: servers of one's own do not check it."""
+_SHORTEST_KEY = 8
+_MOST_REASON = 300
+_PASSING = (408, 409, 429)
+"""Statuses below 500 after which a request is sent again."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One turn of a conversation.
+
+    Args:
+        role: ``system``, ``user`` or ``assistant``.
+        content: texts and uint8 RGB images ``(H, W, 3)``, in the order in which they are shown.
+    """
+
+    role: str
+    content: Sequence[str | UInt8Array]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question to a model.
+
+    Args:
+        messages: the conversation so far.
+        max_tokens: maximum number of tokens of the answer; ``None`` sends no limit.
+        temperature: of sampling; 0 takes the likeliest token, ``None`` sends none.
+        seed: of sampling; ``None`` sends none.
+        top_logprobs: number of likeliest tokens whose log-probabilities are returned for each
+            token of the answer; 0 asks for none.
+        extra: further fields of the request, such as ``{"guided_choice": ["cat", "dog"]}`` of vLLM;
+            JSON values.
+    """
+
+    messages: Sequence[Message]
+    max_tokens: int | None = 64
+    temperature: float | None = 0.0
+    seed: int | None = None
+    top_logprobs: int = 0
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def digest(self) -> str:
+        """Return a digest of everything in the request that decides its answer."""
+        options = [self.max_tokens, self.temperature, self.seed, self.top_logprobs, self.extra]
+        parts: list[str | UInt8Array] = [json.dumps(options, sort_keys=True)]
+        for message in self.messages:
+            parts += [message.role, str(len(message.content)), *message.content]
+        return digest_of(*parts)
+
+
+class Client:
+    """Asks one model at one OpenAI-compatible endpoint, many requests at a time.
+
+    A request that fails for a reason that may go away (429, 5xx, a lost connection, no answer
+    within ``timeout``) is sent again after an exponentially growing delay with jitter, or after
+    the time that the server asks for. Every answer is stored as soon as it arrives; what the store
+    has is never asked again.
+
+    Args:
+        url: address of the endpoint, such as ``http://localhost:8000/v1``.
+        model: name of the model at the endpoint.
+        key_from: name of the environment variable with the key; without it, no key is sent. The
+            key is never written anywhere.
+        concurrent: number of requests at a time.
+        attempts: how often a request is sent before the work stops.
+        timeout: seconds to wait for an answer.
+        store: keeps the answers; ``None`` keeps none.
+        prompt_price: price of a million tokens of requests in USD.
+        completion_price: price of a million tokens of answers in USD.
+
+    Raises:
+        OptionError: an option is outside its range, or the package openai is not installed.
+    """
+
+    def __init__(  # noqa: PLR0913 - its parameters are the options
+        self,
+        url: str,
+        *,
+        model: str,
+        key_from: str = "OPENAI_API_KEY",
+        concurrent: int = 8,
+        attempts: int = 6,
+        timeout: float = 60.0,
+        store: AnswerStore | None,
+        prompt_price: float = 0.0,
+        completion_price: float = 0.0,
+    ) -> None:
+        self.url = _checked_url(url)
+        if not model.strip():
+            raise OptionError("model must be the name of a model at the endpoint, not empty")
+        if not key_from.isidentifier():
+            raise OptionError(
+                "key_from must be the name of the environment variable that contains the key, "
+                "not the key itself"
+            )
+        check_at_least(1, concurrent=concurrent, attempts=attempts)
+        check_above(0, timeout=timeout)
+        check_at_least(0, prompt_price=prompt_price, completion_price=completion_price)
+        if importlib.util.find_spec("openai") is None:
+            raise OptionError(
+                "an endpoint needs the package openai, which is not installed; "
+                'pip install "fsf-vlm[endpoint]"'
+            )
+        self.model = model
+        self.key_from = key_from
+        self.concurrent = concurrent
+        self.attempts = attempts
+        self.timeout = timeout
+        self.store = store
+        self.offline = False
+        """Whether a request whose answer is not kept is an error."""
+        self._prices = prompt_price, completion_price
+        self._used = dict.fromkeys(("requests", "retries", "prompt_tokens", "completion_tokens"), 0)
+
+    @property
+    def usage(self) -> Mapping[str, float]:
+        """Requests answered, retries, tokens, and their cost in USD where there are prices.
+
+        Answers from the store are not counted.
+        """
+        used: dict[str, float] = dict(self._used)
+        prompt, completion = self._prices
+        if prompt or completion:
+            used["cost"] = (
+                used["prompt_tokens"] * prompt + used["completion_tokens"] * completion
+            ) / 1e6
+        return used
+
+    def ask(self, requests: Sequence[Request]) -> list[Answer]:
+        """Return the answers to some requests, in their order.
+
+        Raises:
+            DataError: the endpoint refuses a request, or one failed ``attempts`` times. All answers
+                that arrived are kept.
+        """
+        digests = [request.digest() for request in requests]
+        known: dict[str, Answer] = {}
+        if self.store is not None:
+            self.store.refreshed()
+            known = {d: found for d in digests if (found := self.store.get(d)) is not None}
+        # A request that occurs twice is asked once.
+        left = {d: r for d, r in zip(digests, requests, strict=True) if d not in known}
+        if left and self.offline:
+            raise DataError(
+                f"{self.url}: {len(left):,} of {len(requests):,} requests have no kept answer, and "
+                "network access is turned off"
+            )
+        if left:
+            _run(self._ask(left, known))
+        return [known[digest] for digest in digests]
+
+    async def _ask(self, left: Mapping[str, Request], known: dict[str, Answer]) -> None:
+        """Add the answers to all requests to ``known``."""
+        import openai
+
+        key = os.environ.get(self.key_from, "").strip()
+        before, failed = len(known), list[Exception]()
+        waiting = iter(left.items())
+
+        async def work(connection: openai.AsyncOpenAI) -> None:
+            for digest, request in waiting:
+                try:
+                    answer = await self._one(connection, request, key)
+                except (openai.OpenAIError, _NotTheProtocol) as error:
+                    failed.append(error)
+                else:
+                    if self.store is not None:
+                        self.store.add(digest, answer)
+                    known[digest] = answer
+                # The others finish what they have asked, which may have been paid for.
+                if failed:
+                    return
+
+        async with openai.AsyncOpenAI(
+            api_key=key or _PLACEHOLDER,
+            base_url=self.url,
+            max_retries=self.attempts - 1,
+            timeout=self.timeout,
+        ) as connection:
+            await asyncio.gather(
+                *(work(connection) for _ in range(min(self.concurrent, len(left))))
+            )
+        if failed:
+            done = f"{len(known) - before:,} of {len(left):,} requests are answered"
+            kept = " and kept; the same command continues there" if self.store is not None else ""
+            # From None: the error of the library refers to the request and its headers.
+            raise DataError(f"{self._reason(failed[0], key)}; {done}{kept}") from None
+
+    async def _one(self, connection: Any, request: Request, key: str) -> Answer:
+        raw = await connection.chat.completions.with_raw_response.create(
+            model=self.model, **_body(request)
+        )
+        reply = raw.parse()
+        try:
+            choice, usage = reply.choices[0], reply.usage
+            content = choice.message.content or ""
+            tokens = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
+            logprobs = (choice.logprobs and choice.logprobs.content) or ()
+            top = tuple(
+                {one.token: one.logprob for one in token.top_logprobs} for token in logprobs
+            )
+        except (AttributeError, IndexError, TypeError):
+            raise _NotTheProtocol from None
+        self._used["requests"] += 1
+        self._used["retries"] += raw.retries_taken
+        self._used["prompt_tokens"] += tokens[0]
+        self._used["completion_tokens"] += tokens[1]
+        return Answer(_without(key, content), *tokens, top)
+
+    def _reason(self, error: Exception, key: str) -> str:
+        """Return why the endpoint cannot be used, in one line that never contains the key."""
+        import openai
+
+        lasting = f"{self.url}: the request failed {self.attempts} times; the last time, "
+        if isinstance(error, _NotTheProtocol):
+            return f"{self.url}: the answer is not one of an OpenAI-compatible endpoint"
+        if isinstance(error, openai.APITimeoutError):
+            return f"{lasting}there was no answer within {self.timeout:g} seconds"
+        if isinstance(error, openai.APIConnectionError):
+            return f"{lasting}there was no connection ({_line(str(error.__cause__ or error), key)})"
+        if not isinstance(error, openai.APIStatusError):
+            return f"{self.url}: {_line(str(error), key)}"
+        said, status = _line(_said(error), key), error.status_code
+        if status in _PASSING or status >= 500:
+            return f"{lasting}the endpoint answered {status} ({said})"
+        if status in (401, 403):
+            have = "the key in" if key else "no key, because there is no environment variable"
+            return f"{self.url}: the endpoint refused {have} {self.key_from} ({status}: {said})"
+        return f"{self.url}: the endpoint refused a request to {self.model} ({status}: {said})"
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise OptionError(
+            f"url must be the address of an endpoint, such as http://localhost:8000/v1, not {url!r}"
+        )
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise OptionError(
+            "url must contain neither a password nor a query, because it is written into records; "
+            "put the key into the environment variable that key_from names"
+        )
+    return url.rstrip("/")
+
+
+class _NotTheProtocol(Exception):
+    """The server sent something else than an answer."""
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end, also where an event loop runs, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(work)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work).result()
+
+
+def _body(request: Request) -> dict[str, Any]:
+    """Return the arguments of the library's call; options that are ``None`` are not sent."""
+    messages = [
+        {"role": message.role, "content": [_part(one) for one in message.content]}
+        for message in request.messages
+    ]
+    options = {
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "seed": request.seed,
+        "logprobs": True if request.top_logprobs else None,
+        "top_logprobs": request.top_logprobs or None,
+        "extra_body": dict(request.extra) or None,
+    }
+    return {"messages": messages, **{k: v for k, v in options.items() if v is not None}}
+
+
+def _part(content: str | UInt8Array) -> dict[str, Any]:
+    if isinstance(content, str):
+        return {"type": "text", "text": content}
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(content)).save(file, "PNG")
+    data = base64.b64encode(file.getvalue()).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+
+
+def _said(error: Any) -> str:
+    """Return what the server said about an error."""
+    body = error.body
+    if isinstance(body, dict):
+        body = body.get("message") or body.get("detail") or body.get("error") or body
+    return str(body or error.response.reason_phrase)
+
+
+def _line(text: str, key: str) -> str:
+    return " ".join(_without(key, text).split())[:_MOST_REASON] or "no reason given"
+
+
+def _without(key: str, text: str) -> str:
+    return text.replace(key, "***") if len(key) >= _SHORTEST_KEY else text
