@@ -8,7 +8,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,12 @@ class ImageTextTower(Backbone):
     reads_text = True
 
     net: nn.Module
+
+    def train(self, mode: bool = True) -> Self:
+        """Set training or evaluation mode; the frozen towers stay in evaluation mode."""
+        super().train(mode)
+        self.net.eval()
+        return self
 
     @property
     @abstractmethod
