@@ -76,10 +76,10 @@ class LPPlusPlus(Prompted):
 
 
 def _largest_eigenvalue(gram: Tensor) -> Tensor:
-    """Return the largest eigenvalue of positive matrices ``(tasks, m, m)``, at most 0.3 % too large.
+    """Return the largest eigenvalue of positive matrices ``(tasks, m, m)``, or up to 0.3 % more.
 
-    By the trace of the 4096th power, ``lambda_max <= trace(G^p)^(1/p) <= m^(1/p) lambda_max``: a GPU
-    does not wait for it, as for an eigenvalue decomposition.
+    With p = 4096, ``lambda_max <= trace(G^p)^(1/p) <= m^(1/p) lambda_max``. A GPU would wait for an
+    eigenvalue decomposition.
     """
     log = torch.zeros_like(gram[:, 0, 0])
     for number in range(_SQUARINGS + 1):

@@ -40,17 +40,8 @@ class Named(FewShotMethod):
         self._towers: tuple[Backbone, ...] = ()
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
-        """Remember the backbone, whose text tower reads the names.
-
-        Raises:
-            OptionError: the backbone reads no text.
-        """
+        """Remember the backbone, whose scale of cosines is used."""
         del item_shape, n_base_classes
-        if not backbone.reads_text:
-            raise OptionError(
-                f"{type(self).__name__} reads the names of classes, but {type(backbone).__name__} "
-                "reads no text; use a backbone such as clip:MODEL or open-clip:MODEL/PRETRAINED"
-            )
         self._towers = (backbone,)  # in a tuple, so that PyTorch does not count its weights here
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
@@ -77,6 +68,11 @@ class Named(FewShotMethod):
     @abstractmethod
     def _logits(self, support: Tensor, query: Tensor, names: Tensor) -> Tensor:
         """Return logits of items that are float32 or float64 and not normalised."""
+
+    @property
+    def embeds_names(self) -> bool:
+        """False: the backbone must read text, although prompts are made of the names first."""
+        return False
 
     @property
     def _scale(self) -> Tensor | float:

@@ -103,7 +103,10 @@ class OpenClip(ImageTextTower):
                 raise DataError(f"weights {file}: cannot be read ({error.strerror})") from None
         elif self._name.startswith(_FOLDER):
             folder = Path(self._name.removeprefix(_FOLDER))
-            file, source = next((folder / one for one in _FILES if (folder / one).is_file()), None), "file"
+            file, source = (
+                next((folder / one for one in _FILES if (folder / one).is_file()), None),
+                "file",
+            )
             if file is None:
                 raise DataError(f"model {folder}: has neither {' nor '.join(_FILES)}")
         else:
@@ -114,7 +117,9 @@ class OpenClip(ImageTextTower):
         # Anything may come of a file that anyone wrote.
         except Exception as error:
             first = next(iter(str(error).splitlines()), type(error).__name__)
-            raise DataError(f"open-clip:{self.model}: {file} does not fit ({first[:200]})") from error
+            raise DataError(
+                f"open-clip:{self.model}: {file} does not fit ({first[:200]})"
+            ) from error
         self.net.requires_grad_(False)
         self._provenance = {
             "package": f"open_clip_torch {importlib.metadata.version('open_clip_torch')}",
@@ -208,7 +213,8 @@ class OpenClip(ImageTextTower):
         scale: Tensor = self.net.logit_scale.exp()
         return scale.reshape(())
 
-    def _ids(self, texts: Sequence[str], room: int) -> Tensor:
+    def _ids(self, texts: Sequence[str], room: int = 0, length: int | None = None) -> Tensor:
+        del length  # most of its text towers read all their positions
         if self._tokenize is None:
             library = needed("open_clip", "open_clip_torch")
             try:

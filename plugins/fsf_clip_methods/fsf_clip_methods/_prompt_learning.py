@@ -33,6 +33,7 @@ class _PromptLearning(Named):
 
     context: str
     length: int
+    room: int
     seed: int
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
@@ -67,7 +68,7 @@ class _PromptLearning(Named):
         ids = self._tower.word_ids(self.context or "a")
         ids = ids if self.context else ids[:1].expand(self.length)
         # With a space, as some tokenizers read the first word of a text in another way.
-        return self._tower.tokens([f" {plain(name)}." for name in names], ids).float()
+        return self._tower.tokens([f" {plain(name)}." for name in names], ids, self.room).float()
 
     def _logits(self, support: Tensor, query: Tensor, names: Tensor) -> Tensor:
         support, query = functional.normalize(support, dim=3), functional.normalize(query, dim=2)
@@ -109,6 +110,9 @@ class CoOp(_PromptLearning):
         length: number of tokens of the context, at least 1.
         context: words that the context starts from and takes its length from; empty for a random
             start.
+        room: number of tokens that a text has besides its context, at least 4: a name, a full stop,
+            and what begins and ends a text. Time grows with it; a longer name is refused. Models
+            that read texts of one length only, as SigLIP and those of open_clip, have their own.
         steps: of the fit, at least 1; ``None`` for the authors' number.
         lr: rate of the first step, above 0.
         seed: of the random start, at least 0.
@@ -123,6 +127,7 @@ class CoOp(_PromptLearning):
         *,
         length: int = 16,
         context: str = "",
+        room: int = 24,
         steps: int | None = None,
         lr: float = 0.002,
         seed: int = 0,
@@ -130,11 +135,13 @@ class CoOp(_PromptLearning):
     ) -> None:
         super().__init__(logit_scale=logit_scale)
         check_at_least(1, length=length)
+        check_at_least(4, room=room)
         if steps is not None:
             check_at_least(1, steps=steps)
         check_above(0, lr=lr)
         check_at_least(0, seed=seed)
         self.length = length
+        self.room = room
         self.context = context
         self.steps = steps
         self.lr = lr
@@ -182,6 +189,7 @@ class CoCoOp(_PromptLearning):
     Args:
         context: words that the context starts from; empty for a random start.
         length: number of tokens of a context that starts at random, at least 1.
+        room: number of tokens that a text has besides its context, at least 4, see ``coop``.
         passes: passes over the support, at least 1.
         lr: rate of the first step per image, above 0.
         seed: of the random start, at least 0.
@@ -196,6 +204,7 @@ class CoCoOp(_PromptLearning):
         *,
         context: str = "a photo of a",
         length: int = 4,
+        room: int = 24,
         passes: int = 10,
         lr: float = 0.002,
         seed: int = 0,
@@ -203,10 +212,12 @@ class CoCoOp(_PromptLearning):
     ) -> None:
         super().__init__(logit_scale=logit_scale)
         check_at_least(1, length=length, passes=passes)
+        check_at_least(4, room=room)
         check_above(0, lr=lr)
         check_at_least(0, seed=seed)
         self.context = context
         self.length = length
+        self.room = room
         self.passes = passes
         self.lr = lr
         self.seed = seed
@@ -239,7 +250,7 @@ class CoCoOp(_PromptLearning):
         return torch.cat(parts, dim=1)
 
     def _conditional(self, found: Parameters, items: Tensor, tokens: Tensor) -> Tensor:
-        """Return the logits of unit items ``(tasks, n, D)``, each by the texts of its own context."""
+        """Return the logits of unit items ``(tasks, n, D)``, each by texts of its own context."""
         (tasks, n), way = items.shape[:2], tokens.shape[1]
         hidden = (items @ found["down"] + found["down_bias"]).relu()
         shift = hidden @ found["up"] + found["up_bias"]

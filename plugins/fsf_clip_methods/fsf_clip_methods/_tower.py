@@ -60,12 +60,14 @@ class ImageTextTower(Backbone):
         """The factor of cosines that was learned with the model, a scalar."""
 
     @abstractmethod
-    def _ids(self, texts: Sequence[str], room: int) -> Tensor:
+    def _ids(self, texts: Sequence[str], room: int = 0, length: int | None = None) -> Tensor:
         """Return int64 ``(n, r, L)``: token ids, padded, and any mask of the attention.
 
         Args:
             room: number of positions to leave free of those that the text tower has; a text that is
                 too long is truncated.
+            length: L, where the model takes texts padded to any length; ``None`` for that of the
+                longest.
         """
 
     @abstractmethod
@@ -76,35 +78,40 @@ class ImageTextTower(Backbone):
         """Map texts to float ``(n, D)``, not normalised, without gradients; long ones are cut."""
         with torch.no_grad():
             parts = [
-                self._features(self.tokens(texts[start : start + _TEXTS_AT_ONCE]))
+                self._features(self._ids(texts[start : start + _TEXTS_AT_ONCE]).to(self._device))
                 for start in range(0, len(texts), _TEXTS_AT_ONCE)
             ]
         return torch.cat(parts)
 
-    def tokens(self, texts: Sequence[str], context: Tensor | None = None) -> Tensor:
+    def tokens(self, texts: Sequence[str], context: Tensor, length: int) -> Tensor:
         """Return the tokens of texts, with those of a context before the first word.
 
         Args:
-            context: int64 ``(M,)``, ids of tokens, as ``word_ids`` returns them; none by default.
+            context: int64 ``(M,)``, ids of tokens, as ``word_ids`` returns them.
+            length: L; a model that takes texts of one length only has its own.
 
         Returns:
             int64 ``(n, r, M + L)`` on the model's device: token ids and, of models that need one, a
             mask of the attention.
 
         Raises:
-            OptionError: the text tower has too few positions.
+            OptionError: the text tower has too few positions, or a text is too long.
         """
-        found = self._ids(texts, 0 if context is None else len(context))
-        if context is not None:
-            begin, end = found[..., : self._start], found[..., self._start :]
-            rows = torch.ones_like(end[..., :1]).expand(-1, -1, len(context)).clone()
-            rows[:, 0] = context.to(rows.device)
-            found = torch.cat([begin, rows, end], dim=2)
-        return found.to(self._embedding.weight.device)
+        found = self._ids(texts, len(context), length)
+        more = self._ids([f"{text} a" for text in texts], len(context), length)
+        cut = (found[:, 0] == more[:, 0]).all(dim=1).tolist()
+        if True in cut:
+            raise OptionError(
+                f"room must be larger: {length} tokens are too few for {texts[cut.index(True)]!r}"
+            )
+        begin, end = found[..., : self._start], found[..., self._start :]
+        rows = torch.ones_like(end[..., :1]).expand(-1, -1, len(context)).clone()
+        rows[:, 0] = context.to(rows.device)
+        return torch.cat([begin, rows, end], dim=2).to(self._device)
 
     def word_ids(self, text: str) -> Tensor:
         """Return the ids of the tokens of a text, int64 ``(M,)``, without special ones."""
-        return self._ids([text], 0)[0, 0, self._start : self._common(f"{text} ")]
+        return self._ids([text])[0, 0, self._start : self._common(f"{text} ")]
 
     def contexts(self, tokens: Tensor, size: int) -> Tensor:
         """Return the embeddings of the contexts of tokens ``(n, r, M + L)``: float ``(n, M, E)``.
@@ -146,6 +153,10 @@ class ImageTextTower(Backbone):
         return int(self._embedding.embedding_dim)
 
     @property
+    def _device(self) -> torch.device:
+        return self._embedding.weight.device
+
+    @property
     def _embedding(self) -> nn.Embedding:
         """The embedding of tokens: a vocabulary is larger than any number of positions."""
         found = [one for one in self.net.modules() if isinstance(one, nn.Embedding)]
@@ -160,7 +171,7 @@ class ImageTextTower(Backbone):
 
     def _common(self, text: str) -> int:
         """Return with how many equal tokens two texts begin that begin with a text."""
-        first, second = self._ids([text + word for word in _WORDS], 0)[:, 0]
+        first, second = self._ids([text + word for word in _WORDS])[:, 0]
         return int((first == second).long().cumprod(dim=0).sum())
 
     def _map(self, tokens: Tensor, height: int, width: int) -> Tensor:

@@ -145,7 +145,7 @@ class Clip(ImageTextTower):
         scale: Tensor = self.net.logit_scale.exp()
         return scale.reshape(())
 
-    def _ids(self, texts: Sequence[str], room: int) -> Tensor:
+    def _ids(self, texts: Sequence[str], room: int = 0, length: int | None = None) -> Tensor:
         positions = _text(self._config).max_position_embeddings
         if positions - room < 4:
             raise OptionError(
@@ -153,12 +153,15 @@ class Clip(ImageTextTower):
                 f"{room}"
             )
         # SigLIP was trained on texts padded to the full length; CLIP masks padding.
-        padding = "max_length" if self._config.model_type == "siglip" else True
+        longest = positions - room
+        if self._config.model_type != "siglip":
+            longest = min(length or longest, longest)
+        padding = "max_length" if length or self._config.model_type == "siglip" else True
         found = self._tokenizer(
             list(texts),
             padding=padding,
             truncation=True,
-            max_length=positions - room,
+            max_length=longest,
             return_tensors="pt",
         )
         rows = [found["input_ids"], *([found[_MASK]] if _MASK in found else [])]
