@@ -27,7 +27,8 @@ class LinearProbe(Prompted):
     The authors choose rate, weight decay, batch and number of steps on a validation set; the
     defaults are the first rate and the first decay above 0 that they try. Here each step takes the
     whole support, there are 100 of them instead of up to 12,800 in batches of 8, and the rate falls
-    along half a cosine from the first step on.
+    along half a cosine from the first step on. The fit is in float64: AdamW makes whole steps of
+    the rounding errors of a gradient that is 0.
 
     Args:
         steps: of the fit, at least 1.
@@ -59,7 +60,7 @@ class LinearProbe(Prompted):
         self.weight_decay = weight_decay
 
     def _logits(self, support: Tensor, query: Tensor, names: Tensor) -> Tensor:
-        items = functional.normalize(support, dim=3).flatten(1, 2)
+        items = functional.normalize(support.double(), dim=3).flatten(1, 2)
         scale, shot = self._scale, support.shape[2]
 
         def loss(found: Parameters) -> Tensor:
@@ -68,7 +69,7 @@ class LinearProbe(Prompted):
         start = {"weight": names.to(items.dtype)}
         optimizer = AdamW(weight_decay=self.weight_decay)
         weight = fitted(start, loss, optimizer, steps=self.steps, lr=self.lr)["weight"]
-        return scale * functional.normalize(query, dim=2) @ weight.mT
+        return scale * functional.normalize(query, dim=2) @ weight.to(query.dtype).mT
 
 
 class CLAP(Prompted):

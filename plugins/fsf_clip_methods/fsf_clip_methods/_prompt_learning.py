@@ -48,6 +48,9 @@ class _PromptLearning(Named):
                 f"{type(self).__name__} learns embeddings of words, which {type(backbone).__name__}"
                 " does not take; use the backbone clip:MODEL or open-clip:MODEL/PRETRAINED"
             )
+        # Here, because tokenizers work on the CPU.
+        ids = backbone.word_ids(self.context or "a")
+        self._context_ids = ids if self.context else ids[:1].expand(self.length)
         generator = torch.Generator().manual_seed(self.seed)
         drawn = _SPREAD * torch.randn(self.length, backbone.context_width, generator=generator)
         self.drawn: Tensor
@@ -65,10 +68,9 @@ class _PromptLearning(Named):
 
     def embed_names(self, names: Sequence[str]) -> Tensor:
         """Return the tokens of each name with a context before it, as float ``(n, r, M + L)``."""
-        ids = self._tower.word_ids(self.context or "a")
-        ids = ids if self.context else ids[:1].expand(self.length)
         # With a space, as some tokenizers read the first word of a text in another way.
-        return self._tower.tokens([f" {plain(name)}." for name in names], ids, self.room).float()
+        texts = [f" {plain(name)}." for name in names]
+        return self._tower.tokens(texts, self._context_ids, self.room).float()
 
     def _logits(self, support: Tensor, query: Tensor, names: Tensor) -> Tensor:
         support, query = functional.normalize(support, dim=3), functional.normalize(query, dim=2)
@@ -80,8 +82,7 @@ class _PromptLearning(Named):
         """Return the initial context of each task, ``(tasks, M, E)``."""
         if not self.context:
             return self.drawn.to(like).expand(len(tokens), -1, -1)
-        size = len(self._tower.word_ids(self.context))
-        return self._tower.contexts(tokens[:, 0], size).to(like.dtype)
+        return self._tower.contexts(tokens[:, 0], len(self._context_ids)).to(like.dtype)
 
     @abstractmethod
     def _texts_of_a_step(self, support: Tensor) -> int:

@@ -69,11 +69,8 @@ class ToyTower(ImageTextTower):
 class _OnToyTower:
     """Learns the words of a tower into which embeddings can be put, as no toy of the suite is."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.toy = ToyTower()
-
     def read_with(self, backbone: Backbone) -> None:
+        self.toy = ToyTower()
         super().read_with(self.toy)  # type: ignore[misc]
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
