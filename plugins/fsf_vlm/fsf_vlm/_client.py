@@ -223,9 +223,9 @@ class Client:
             raise DataError(f"{self._reason(failed[0], key)}; {done}{kept}") from None
 
     async def _one(self, connection: Any, request: Request, key: str) -> Answer:
-        raw = await connection.chat.completions.with_raw_response.create(
-            model=self.model, **_body(request)
-        )
+        # Images are encoded while others are on their way.
+        body = await asyncio.to_thread(_body, request)
+        raw = await connection.chat.completions.with_raw_response.create(model=self.model, **body)
         reply = raw.parse()
         try:
             choice, usage = reply.choices[0], reply.usage
