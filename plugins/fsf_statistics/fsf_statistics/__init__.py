@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         tasks_told_apart,
         told_value,
     )
+    from fsf_statistics.worst import WorstGroup, WorstGroups, worst_groups
 
 __all__ = [
     "FEWEST_RANKED",
@@ -61,6 +62,8 @@ __all__ = [
     "Reading",
     "TaskSupply",
     "WorstClassAccuracy",
+    "WorstGroup",
+    "WorstGroups",
     "best_queries",
     "breakdown",
     "effective_robustness",
@@ -85,6 +88,7 @@ __all__ = [
     "spearman",
     "tasks_told_apart",
     "told_value",
+    "worst_groups",
 ]
 
 __version__ = "0.1.0"
@@ -107,6 +111,8 @@ _HOME = {
     "Reading": "accuracies",
     "TaskSupply": "planning",
     "WorstClassAccuracy": "_worst_class",
+    "WorstGroup": "worst",
+    "WorstGroups": "worst",
     "best_queries": "planning",
     "breakdown": "breakdowns",
     "effective_robustness": "robustness",
@@ -131,6 +137,7 @@ _HOME = {
     "spearman": "ranking",
     "tasks_told_apart": "task_sets",
     "told_value": "task_sets",
+    "worst_groups": "worst",
 }
 """The module that defines each name; asking for one name imports no other module."""
 

@@ -330,6 +330,17 @@ class _Parts:
         return query, word if self.by == "attribute" else label[query] * n_words + word
 
 
+def query_parts(
+    tasks: TaskSet, pool: ImagePool, by: Part, question: Question
+) -> tuple[IntArray, IntArray, Sequence[tuple[str, ...]]]:
+    """Return queries, numbered in order, their parts, and the names of the parts.
+
+    A query is there once for each part that it belongs to.
+    """
+    parts = _Parts.of(pool, by, question, "")
+    return *parts.of_queries(tasks), parts.names
+
+
 def words_of(pool: ImagePool) -> tuple[str, ...]:
     """Return the words of the images of a pool.
 
