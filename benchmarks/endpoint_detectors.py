@@ -1,8 +1,8 @@
 """Images per second that `endpoint` describes, by concurrent requests, against one at a time.
 
-Run ``python benchmarks/endpoint_detectors.py``; it takes two minutes. The server is a process of its
-own on this machine, answers every request after the same delay, and with ``--failing`` fails the
-first attempt of a share of them. The baseline is a loop over the library's own client.
+Run ``python benchmarks/endpoint_detectors.py``; it takes two minutes. The server is a process of
+its own on this machine, answers every request after the same delay, and with ``--failing`` fails
+the first attempt of a share of them. The baseline is a loop over the library's own client.
 """
 
 from __future__ import annotations

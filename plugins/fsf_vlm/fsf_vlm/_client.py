@@ -28,6 +28,8 @@ _PLACEHOLDER = "none"
 """Sent as the key where there is none: servers of one's own do not check it."""
 _SHORTEST_KEY = 8
 _MOST_REASON = 300
+_SMALL = 1 << 16
+"""Bytes of an image whose PNG is kept."""
 _PASSING = (408, 409, 429)
 """Statuses below 500 after which a request is sent again."""
 
@@ -315,7 +317,9 @@ def _body(request: Request) -> dict[str, Any]:
 def _part(content: str | UInt8Array) -> dict[str, Any]:
     if isinstance(content, str):
         return {"type": "text", "text": content}
-    url = _data_url(content.tobytes(), content.shape)
+    # Photographs in full size are shown once, and would fill the memory.
+    make = _data_url if content.nbytes <= _SMALL else _data_url.__wrapped__
+    url = make(content.tobytes(), content.shape)
     return {"type": "image_url", "image_url": {"url": url}}
 
 
