@@ -318,6 +318,8 @@ class RunRecord:
         cautions: those of the notes to print under every table that shows the run: classes the
             model may have seen before, data that are not as published.
         timings: wall-clock seconds by stage, 0 if a stage was reused.
+        usage: what the method used beyond time, such as ``requests`` or ``prompt_tokens``.
+        class_names: what each class was called, of a method that needs class names.
         statistics: fingerprint of each computed statistic; ``statistic_options``: its options;
             ``labels``: its name in tables.
         estimates: by name: ``acc-random``, ``wacc-random``, ``wacc-biased``, ``wacc-gap``, ...
@@ -344,6 +346,8 @@ class RunRecord:
     training: TrainingRecord = field(default_factory=TrainingRecord)
     imported: ImportedRecord | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
+    usage: Mapping[str, float] = field(default_factory=dict)
+    class_names: Mapping[str, str] = field(default_factory=dict)
     statistics: Mapping[str, str] = field(default_factory=dict)
     statistic_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
+import io
 import json
 import threading
 import time
@@ -16,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ChatServer", "content", "say"]
+__all__ = ["ChatServer", "content", "image_of", "say"]
 
 WORDS = ("red", "blue", "green", "grass", "snow", "sand", "ball", "dog", "tree", "boat")
 FAULTS = ("500", "429", "dropped")
@@ -31,6 +33,15 @@ def content(body: dict[str, Any]) -> list[str]:
     """Return texts and data URLs of images of all messages, in order."""
     parts = [part for message in body["messages"] for part in message["content"]]
     return [part["text"] if part["type"] == "text" else part["image_url"]["url"] for part in parts]
+
+
+def image_of(body: dict[str, Any]) -> Any:
+    """Return the last image of a request, uint8 RGB ``(H, W, 3)``."""
+    import numpy as np
+    from PIL import Image
+
+    found = [part for part in content(body) if part.startswith("data:image/png;base64,")]
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(found[-1].partition(",")[2]))))
 
 
 def say(body: dict[str, Any]) -> str:

@@ -44,9 +44,14 @@ def test_every_hook_reaches_the_base(name: str, monkeypatch: pytest.MonkeyPatch)
     asked = inspect.signature(getattr(FewShotMethod, name)).parameters
     results: dict[str, Any] = {
         "build": None,
+        "read_with": None,
         "after_step": None,
         **dict.fromkeys(
-            ("embed", "scores", "class_logits", "view_vectors", "loss"), torch.zeros(())
+            (
+                *("embed", "embed_names", "embed_words", "scores", "scores_with"),
+                *("class_logits", "view_vectors", "loss"),
+            ),
+            torch.zeros(()),
         ),
     }
     monkeypatch.setattr(Prototypes, name, lambda _, *given: (calls.append(given), results[name])[1])

@@ -245,6 +245,10 @@ class Arguments(Dropping, total=False):
     broken: Literal["fatal", "skip"] | None
     """Stop at an image that cannot be read, or skip it."""
 
+    class_names: str | None
+    """What methods that read class names are told: each class's own name, the name of another
+    class, random syllables, or the names of a file (columns class, name)."""
+
     split: str | None
     """Split whose images are used; all uses every image."""
 
@@ -302,6 +306,7 @@ class Grid(TypedDict, total=False):
     precision: Axis[Literal["fp32", "bf16", "fp16"]]
     decoding: Axis[Literal["exact", "scaled"]]
     broken: Axis[Literal["fatal", "skip"]]
+    class_names: Axis[str]
     split: Axis[str | None]
     task_file: Axis[str | Path | None]
     offline: Axis[bool]

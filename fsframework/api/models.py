@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from fsframework.engine.learning.evaluation import (
     embedded,
 )
 from fsframework.engine.learning.evaluation import evaluate as evaluate_tasks
+from fsframework.engine.learning.knowledge import Knowledge, embedded_texts
 from fsframework.engine.learning.model import (
     FewShotModel,
     base_classes_of,
@@ -46,7 +47,7 @@ from fsframework.engine.session import resolve_device
 from fsframework.engine.stages import Precision
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces.dataset import Dataset, Decoding
-from fsframework.interfaces.method import FewShotMethod
+from fsframework.interfaces.method import FewShotMethod, Known
 from fsframework.values import (
     ArmOutcomes,
     Arms,
@@ -121,7 +122,11 @@ class Model:
         return embedded(self.network, pixels, self.precision).cpu().numpy()
 
     def scores(
-        self, support: UInt8Array, labels: npt.ArrayLike, query: UInt8Array
+        self,
+        support: UInt8Array,
+        labels: npt.ArrayLike,
+        query: UInt8Array,
+        names: Sequence[str] = (),
     ) -> npt.NDArray[np.float32]:
         """Score query images for each class of a support.
 
@@ -129,6 +134,7 @@ class Model:
             support: RGB images uint8 ``(n, H, W, 3)``, equally many per class.
             labels: int ``(n,)``, the class of each, 0 ... way - 1.
             query: RGB images uint8 ``(m, H, W, 3)``.
+            names: of the classes, for a method that needs them.
 
         Returns:
             float32 ``(m, way)``; higher is likelier.
@@ -145,32 +151,42 @@ class Model:
         order = np.argsort(np.asarray(labels), kind="stable")
         shown = self.embed(np.asarray(support)[order])
         shown = shown.reshape(len(ways), int(counts[0]), *shown.shape[1:])
-        return self.embedded_scores(shown, self.embed(query))
+        return self.embedded_scores(shown, self.embed(query), names)
 
     @torch.no_grad()
     def embedded_scores(
-        self, support: npt.NDArray[np.float32], query: npt.NDArray[np.float32]
+        self,
+        support: npt.NDArray[np.float32],
+        query: npt.NDArray[np.float32],
+        names: Sequence[str] = (),
     ) -> npt.NDArray[np.float32]:
         """Score embedded queries, so that several supports can share one call of ``embed``.
 
         Args:
             support: float32 ``(way, shot, *embedded)``.
             query: float32 ``(m, *embedded)``.
+            names: of the classes, for a method that needs them.
 
         Returns:
             float32 ``(m, way)``; higher is likelier. Equal inputs give equal scores in any order
             of calls.
 
         Raises:
+            OptionError: the method needs names, and none are given; or words of images.
             PluginError: the method returns scores of another shape, or scores that are not finite.
         """
-        self.network.eval()
+        known, method = Known(), self.network.eval().method
+        if method.needs_words or (method.needs_class_names and len(names) != len(support)):
+            what = "words of its images" if method.needs_words else "name of each class"
+            raise OptionError(f"{self.name} needs the {what} and was given {len(names)} names")
+        if method.needs_class_names:
+            known = Known(embedded_texts(self.network, method.embed_names, names)[None])
         device = self.network.mean.device
         # Scoring embedded images is cheap enough for full precision.
         precision = "fp32" if self.network.has_features else self.precision
         shown, asked = (torch.from_numpy(part)[None].to(device) for part in (support, query))
         with seeded(0), lowered(device, precision):
-            scores = Scorer(self.network.method)(shown, asked)[0]
+            scores = Scorer(method)(shown, asked, known)[0]
         return scores.float().cpu().numpy()
 
 
@@ -332,7 +348,8 @@ def evaluate(  # noqa: PLR0913 - an option each
             answers depend on the other queries has a true attribute ``transductive``.
         tasks: what ``fsframework.draw`` returned, or task sets by name, or one task set.
         data: that the tasks were drawn from: what ``fsframework.dataset`` takes.
-        pool: that the tasks were drawn from, if it is not a split of the data.
+        pool: that the tasks were drawn from, if it is not a split of the data, or the method needs
+            its words.
         image_size: height and width of the images that a callable gets, in pixels; by default
             the data set's own size, else 84. A model has a size of its own.
         query_batch: ``task`` passes a model all queries of a task together, ``class`` those of one
@@ -379,7 +396,7 @@ def evaluate(  # noqa: PLR0913 - an option each
     scaled = isinstance(model, Run) and model.record.settings.get("decoding") == "scaled"
     decoding: Decoding = "scaled" if scaled else "exact"
     store = ImageStore(source, component, size, how, decoding, session.workspace)
-    rows = _rows(arms, source, pool)
+    pool, rows = _rows(arms, source, pool)
     # Of all arms, so that an image of several is decoded and embedded once.
     used = np.unique(np.concatenate([chosen.images.ravel() for chosen in arms.values()]))
     store.fill(np.unique(rows[used]), "fatal", "images", session.reporter)
@@ -387,7 +404,9 @@ def evaluate(  # noqa: PLR0913 - an option each
     answering: dict[str, Classifier]
     if isinstance(found, Model):
         images = ImageSource.computed(found.network, pixels, used, found.precision)
-        answering = dict.fromkeys(arms, ModelClassifier(found.network, images))
+        told = model.record.class_names if isinstance(model, Run) else {}
+        known = Knowledge(found.network, pool, [told.get(name, name) for name in pool.class_names])
+        answering = dict.fromkeys(arms, ModelClassifier(found.network, images, known))
     else:
         timed = _told_time(sum(map(len, arms.values())), session.reporter)
         answering = {arm: _FunctionClassifier(found, pixels, arm, timed) for arm in arms}
@@ -467,8 +486,8 @@ def _arms_of(tasks: Arms | Mapping[str, TaskSet] | TaskSet) -> Arms:
     return tasks if isinstance(tasks, Arms) else Arms(tasks)
 
 
-def _rows(arms: Arms, source: Dataset, pool: ImagePool | None) -> IntArray:
-    """Return the index in the data set of each image of the pool that tasks were drawn from."""
+def _rows(arms: Arms, source: Dataset, pool: ImagePool | None) -> tuple[ImagePool, IntArray]:
+    """Return the pool that tasks were drawn from, and the index in the data set of each image."""
     digest, *others = {tasks.key_digest for tasks in arms.values()}
     if others:
         raise DataError("the arms were drawn from different pools; evaluate them one by one")
@@ -485,7 +504,7 @@ def _rows(arms: Arms, source: Dataset, pool: ImagePool | None) -> IntArray:
     if (rows < 0).any():
         key = pool.keys[int(rows.argmin())]
         raise DataError(f"the pool has {key!r}, which is not an image of the data set")
-    return rows
+    return pool, rows
 
 
 def _pools(source: Dataset) -> Iterator[ImagePool]:

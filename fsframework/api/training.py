@@ -12,7 +12,12 @@ from fsframework.engine.learning.history import write_tensorboard
 from fsframework.engine.learning.model import FewShotModel, save_tensors
 from fsframework.engine.learning.training import Trained, Training
 from fsframework.engine.lineage import seen_by, under_test
-from fsframework.engine.preparation import open_source, pixel_notes, with_fitted_stages
+from fsframework.engine.preparation import (
+    open_source,
+    pixel_notes,
+    training_words,
+    with_fitted_stages,
+)
 from fsframework.engine.session import resolve_device
 from fsframework.errors import OptionError
 from fsframework.records import DataRecord, Epoch
@@ -59,7 +64,8 @@ def train_experiment(experiment: Experiment, session: Session) -> TrainedModel:
     experiment, _ = with_fitted_stages(experiment, way_shot, source.dataset.pool("train"), session)
     for note in pixel_notes(source, settings, device):
         session.reporter.note(note)
-    job = Training(experiment, source, way_shot, device, session)
+    words, _ = training_words(experiment, source.dataset, session)
+    job = Training(experiment, source, way_shot, device, session, words)
     model = job.untrained()
     trained = job.train(model, lambda _: None)
     tested = under_test(experiment.dataset, source.store.dataset, "train")

@@ -145,6 +145,12 @@ class Experiment:
         return any(stage.epochs for stage in self.working_stages)
 
     @functools.cached_property
+    def learns_words(self) -> bool:
+        """Whether a method that is trained needs the words of the training images."""
+        training = (stage for stage in self.working_stages if stage.epochs)
+        return any((stage.method or self.method).create().needs_words for stage in training)
+
+    @functools.cached_property
     def working_stages(self) -> tuple[Stage, ...]:
         """The stages that train something or load weights; the others change no result."""
         own = self.method.create().learns_from != "nothing"

@@ -172,6 +172,8 @@ class Settings(WordChoice):
         decoding: decode image files in full, or, faster, only to the detail that the image size
             needs.
         broken: stop at an image that cannot be read, or skip it.
+        class_names: what methods that read class names are told: each class's own name, the name of
+            another class, random syllables, or the names of a file (columns class, name).
         split: split whose images are used; all uses every image.
         task_file: evaluate the tasks of this file (see fsf tasks make), of the folder of a run, or
             of a task set of an installed package, such as cub/fewstab-5w1s-v1.
@@ -211,6 +213,7 @@ class Settings(WordChoice):
     precision: Annotated[Precision, Option(IMAGES)] = "fp32"
     decoding: Annotated[Literal["exact", "scaled"], Option(IMAGES)] = "exact"
     broken: Annotated[Literal["fatal", "skip"], Option(IMAGES)] = "fatal"
+    class_names: Annotated[str, Option(TASKS, "own|shuffled|random|FILE.csv")] = "own"
     split: Annotated[str | None, Option(TASKS, "NAME", "test, or what the data allow")] = None
     task_file: Annotated[Path | None, Option(TASKS)] = None
     offline: Annotated[bool, Option(RUNNING, env="FSF_OFFLINE")] = False

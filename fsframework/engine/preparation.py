@@ -14,6 +14,7 @@ from fsframework.engine.cache.images import ImageStore, Source, without_broken
 from fsframework.engine.configuration import Experiment, with_way
 from fsframework.engine.detection import Detection
 from fsframework.engine.learning.history import check_tensorboard
+from fsframework.engine.names import demand_text, names_note, told_names
 from fsframework.engine.options import Settings
 from fsframework.engine.session import Session, resolve_device
 from fsframework.engine.stages import Stage, changed_options, stage_digests
@@ -49,6 +50,7 @@ __all__ = [
     "pool_of_tasks",
     "prepare",
     "told_tasks",
+    "training_words",
     "with_fitted_stages",
     "with_words",
 ]
@@ -69,6 +71,8 @@ class Prepared:
         arms: the tasks of each arm.
         device: to compute on.
         notes: what a reader of the numbers must know.
+        names: what each class of the pool is called, if the method asks for that.
+        words: of the training images, if a method that learns asks for them.
     """
 
     experiment: Experiment
@@ -77,6 +81,18 @@ class Prepared:
     arms: Arms
     device: torch.device
     notes: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    words: AttributeTable | None = None
+
+    @cached_property
+    def known(self) -> dict[str, Any]:
+        """What methods are told besides images, as values to digest; empty for most methods."""
+        found: dict[str, Any] = {"names": list(self.names)} if self.names else {}
+        if self.experiment.method.create().needs_words and self.pool.attributes is not None:
+            found["words"] = self.pool.attributes.fingerprint
+        if self.words is not None:
+            found["training words"] = self.words.fingerprint
+        return found
 
     @cached_property
     def identity(self) -> tuple[str, str]:
@@ -103,6 +119,7 @@ class Prepared:
             "tasks": {arm: tasks.digest for arm, tasks in self.arms.items()},
             "settings": differing(Settings, {name: getattr(settings, name) for name in _DECIDING}),
             "device": self.device.type,
+            **({"known": self.known} if self.known else {}),
         }
         training: dict[str, Any] = {
             "training": changed_options(stages),
@@ -127,8 +144,12 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     Raises:
         FsfError: the data or the options are wrong, or no such task can be drawn.
     """
-    settings = experiment.settings
+    settings, method = experiment.settings, experiment.method.create()
     device = resolve_device(settings.device)
+    if settings.class_names != "own" or method.needs_class_names:
+        backbone = experiment.backbone
+        methods = {experiment.method.called: method}
+        demand_text(methods, backbone.create(), backbone.called, settings)
     if settings.tensorboard:
         check_tensorboard()
     trains = experiment.learns
@@ -138,25 +159,58 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     for statistic in experiment.statistics.values():
         statistic.create()
     if settings.task_file is None:
-        found = drawn_tasks(experiment, dataset, session, trains=trains)
+        found = drawn_tasks(experiment, dataset, session, trains=trains, words=method.needs_words)
     else:
         found = tasks_of_file(experiment, dataset, settings.task_file, session, trains=trains)
     experiment, pool, arms, notes = found.experiment, found.pool, found.arms, found.fitting
     if settings.placebo:
         permuted = {arm: placebo(t, pool, settings.task_seed) for arm, t in arms.items()}
         arms = Arms(permuted, arms.contrast, arms.symbols)
+    table = None
     if trains:
         way_shot = arms.tested.n_way, arms.tested.n_shot
         experiment, note = with_fitted_stages(experiment, way_shot, dataset.pool("train"), session)
         _demand_room_for_training(experiment.stages, arms.tested, source.store.row_bytes)
-        notes += note
+        table, more = training_words(experiment, dataset, session)
+        notes += (*note, *more)
+    names: tuple[str, ...] = ()
+    if method.needs_class_names:
+        names = told_names(pool, settings, dataset.class_names)
+        notes += names_note(settings)
     notes += (
         *found.notes,
         *_task_notes(arms, pool, placebo=settings.placebo),
         *_split_notes(experiment.settings, trains=trains),
         *pixel_notes(source, settings, device),
     )
-    return Prepared(experiment, source, pool, arms, device, notes)
+    return Prepared(experiment, source, pool, arms, device, notes, names, table)
+
+
+def training_words(
+    experiment: Experiment, dataset: Dataset, session: Session
+) -> tuple[AttributeTable | None, tuple[str, ...]]:
+    """Return the words of the training images, if a method needs them, and notes on them."""
+    if not experiment.learns_words:
+        return None, ()
+    _demand_words(experiment, dataset, "training")
+    how = "train", experiment, dataset, session
+    pool, notes = with_words(dataset.pool("train"), *how, needed=True)
+    return pool.attributes, tuple(f"training images: {note}" for note in notes)
+
+
+def _demand_words(experiment: Experiment, dataset: Dataset, which: str) -> None:
+    """Check that the images have words for a method that needs them.
+
+    Raises:
+        OptionError: they have none.
+    """
+    given = experiment.detector is not None or experiment.settings.attributes is not None
+    if not given and "words" not in dataset.metadata:
+        raise OptionError(
+            f"{experiment.method.called} needs the words of the {which} images, and these data "
+            f"have none: detect them with {argument('detector', 'appearance')}, or give "
+            f"{argument('attributes', 'FILE.csv')}"
+        )
 
 
 def with_fitted_stages(
@@ -350,25 +404,33 @@ def with_words(
 
 
 def drawn_tasks(
-    experiment: Experiment, dataset: Dataset, session: Session, *, trains: bool | None = None
+    experiment: Experiment,
+    dataset: Dataset,
+    session: Session,
+    *,
+    trains: bool | None = None,
+    words: bool = False,
 ) -> FoundTasks:
     """Draw tasks from the split that allows the largest, and report what follows the data.
 
     Args:
         trains: whether a model will be trained on the data too; ``None`` if that is only supposed.
+        words: whether the method needs the words of the support images.
 
     Raises:
         DataError: the data set lacks a split that is needed.
         InfeasibleTask: no split yields such tasks.
     """
     _demand_classes(experiment, dataset, trains=bool(trains))
+    if words:
+        _demand_words(experiment, dataset, "support")
     found: dict[str, FoundTasks] = {}
     refused: dict[str, InfeasibleTask] = {}
     splits, shape = candidate_splits(experiment, dataset, trains=trains), experiment.sampler.options
     # Words may take long to detect, and a split whose labels forbid the tasks is rarely used.
     for split in splits if allows(dataset.pool(splits[0]), shape) else reversed(splits):
         try:
-            found[split] = _drawn_from(_on_split(experiment, split), dataset, session)
+            found[split] = _drawn_from(_on_split(experiment, split), dataset, session, words)
         except InfeasibleTask as error:
             refused[split] = error
         if split in found and not found[split].fitting:
@@ -460,10 +522,12 @@ def _demand_labels(dataset: Dataset, split: str) -> None:
         )
 
 
-def _drawn_from(experiment: Experiment, dataset: Dataset, session: Session) -> FoundTasks:
+def _drawn_from(
+    experiment: Experiment, dataset: Dataset, session: Session, words: bool
+) -> FoundTasks:
     """Draw the tasks from one split, with the words of its images if needed."""
     settings, sampler, registry = experiment.settings, experiment.sampler, session.registry
-    split, needs = settings.split or "test", sampler.cls.needs_attributes
+    split, needs = settings.split or "test", words or sampler.cls.needs_attributes
     _demand_labels(dataset, split)
     drawn = settings.tasks, settings.task_seed, session
     bare = dataset.pool(split)
@@ -500,7 +564,10 @@ def tasks_of_file(
             "number of tasks"
         )
     arms = read_arms(file)
-    opened = dataset, session, experiment.detector is not None
+    needs = experiment.method.create().needs_words and not (file / "words.parquet").exists()
+    if needs:
+        _demand_words(experiment, dataset, "support")
+    opened = dataset, session, needs or experiment.detector is not None
     split, pool, notes = pool_of_tasks(arms, file, called, experiment, *opened)
     if trains:
         _demand_splits(experiment, list(dataset.splits))

@@ -6,6 +6,7 @@ import functools
 import platform
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,12 +20,13 @@ import torch
 import fsframework
 from fsframework._calls import checked, entered
 from fsframework._files import atomic_write, held, load_sealed, save_sealed, sweep
-from fsframework.components.resolution import Component, plain
+from fsframework.components.resolution import Component, canonical, plain
 from fsframework.engine.cache.images import Pixels
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.batches import Split
 from fsframework.engine.learning.evaluation import ImageSource, ModelClassifier, evaluate
 from fsframework.engine.learning.history import Curve
+from fsframework.engine.learning.knowledge import Knowledge
 from fsframework.engine.learning.model import (
     WEIGHTS_NAME,
     FewShotModel,
@@ -197,6 +199,8 @@ class _Job:
                 record = self._with_training(record, model)
         record = self._with_weights(record, model, tested, splits)
         outcomes = self._outcomes(model, tested, record)
+        used = Counter(record.usage)
+        used.update(model.method.usage)
         record = self._with_estimates(record, outcomes)
         notes = _outcome_notes(outcomes, record, self.experiment.statistics)
         record = replace(
@@ -204,6 +208,7 @@ class _Job:
             status="finished",
             notes=tuple(dict.fromkeys((*record.notes, *notes))),
             timings={**record.timings, **self.timer},
+            usage=dict(used),
         )
         record.save(self.folder)
         return RunResult(self.folder, record, False)
@@ -279,6 +284,7 @@ class _Job:
             (tested.n_way, tested.n_shot),
             prepared.device,
             self.session,
+            prepared.words,
         )
 
     def _with_training(self, record: RunRecord, model: FewShotModel) -> RunRecord:
@@ -330,6 +336,10 @@ class _Job:
             pool.attributes.save(record.words_file(self.folder))
 
         @functools.cache
+        def known() -> Knowledge:
+            return Knowledge(model, pool, self.prepared.names)
+
+        @functools.cache
         def source() -> ImageSource:
             used = np.unique(np.concatenate([tasks.images.ravel() for tasks in arms.values()]))
             workspace, precision = self.session.workspace, self.settings.precision
@@ -342,10 +352,10 @@ class _Job:
             shared = self._shared_outcomes(model, images, tasks)
             answered = load_sealed(shared, Outcomes.load, reporter.note)
             if answered is None:
-                features = source()
+                told, features = known(), source()
                 with self.timer(f"evaluation-{arm}"):
                     answered = evaluate(
-                        ModelClassifier(model, features),
+                        ModelClassifier(model, features, told),
                         tasks,
                         label=f"{arm} tasks",
                         partial=self.folder / f"partial-{arm}.safetensors",
@@ -369,6 +379,7 @@ class _Job:
             tasks.digest,
             f"{self.settings.query_batch} {self.settings.precision}",
             model.mean.device.type,
+            *([canonical(self.prepared.known)] if self.prepared.known else []),
         )
         return self.session.workspace.cache / "outcomes" / f"{key[:24]}.parquet"
 
@@ -441,6 +452,7 @@ def _new_record(prepared: Prepared, model: FewShotModel, *, trains: bool) -> Run
         ),
         cautions=cautions,
         data=replace(data, image_size=model.size),
+        class_names=dict(zip(pool.class_names, prepared.names, strict=False)),
     )
 
 

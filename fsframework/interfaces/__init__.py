@@ -20,7 +20,7 @@ __all__, _find = lazily(
         ".interfaces.dataset": ("About", "Dataset", "Decoding"),
         ".interfaces.detector": ("AttributeDetector", "Captioner", "ImageTextModel"),
         ".interfaces.launcher": ("Launcher", "WorkerDied"),
-        ".interfaces.method": ("Batch", "FewShotMethod"),
+        ".interfaces.method": ("Batch", "FewShotMethod", "Known"),
         ".interfaces.sampler": ("Control", "TaskSampler"),
         ".interfaces.selector": ("WordSelector",),
         ".interfaces.statistic": ("Statistic",),

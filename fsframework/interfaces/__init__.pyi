@@ -20,6 +20,7 @@ from fsframework.interfaces.launcher import Launcher as Launcher
 from fsframework.interfaces.launcher import WorkerDied as WorkerDied
 from fsframework.interfaces.method import Batch as Batch
 from fsframework.interfaces.method import FewShotMethod as FewShotMethod
+from fsframework.interfaces.method import Known as Known
 from fsframework.interfaces.sampler import Control as Control
 from fsframework.interfaces.sampler import TaskSampler as TaskSampler
 from fsframework.interfaces.selector import WordSelector as WordSelector

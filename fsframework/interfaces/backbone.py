@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 
 from fsframework._calls import checked
+from fsframework.errors import OptionError, argument
 from fsframework.interfaces.component import Configurable
 
 __all__ = ["Backbone", "Preprocessing"]
@@ -61,6 +62,9 @@ class Backbone(Configurable, nn.Module, ABC, kind="backbone"):
     backbones that never do. Otherwise all tensors stay on the device of the images and no shape
     depends on values. An instance may have its own value."""
 
+    reads_text: bool = False
+    """Whether ``text_features`` works. An instance may have its own value."""
+
     licence: str = "none: randomly initialised"
     """Licence of the pretrained weights."""
 
@@ -111,3 +115,17 @@ class Backbone(Configurable, nn.Module, ABC, kind="backbone"):
         Override it where a vector is not a pooled map, such as the class token of a transformer.
         """
         return self.vectors(checked(self, "forward", self(images), Tensor))
+
+    def text_features(self, texts: Sequence[str]) -> Tensor:
+        """Map texts to float ``(n, D)`` in the space of ``encode``; neither is normalised.
+
+        In evaluation mode the features of a text do not depend on the other texts.
+
+        Raises:
+            OptionError: the backbone reads no text, which is the default.
+        """
+        del texts
+        raise OptionError(
+            f"{type(self).__name__} reads no text; use a backbone that does, such as "
+            f"{argument('backbone', 'clip:MODEL')}"
+        )

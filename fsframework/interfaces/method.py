@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -17,7 +17,7 @@ from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.component import Configurable
 from fsframework.interfaces.views import ViewMaker
 
-__all__ = ["Batch", "FewShotMethod"]
+__all__ = ["Batch", "FewShotMethod", "Known"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,11 @@ class Batch:
             stage that distils.
         teacher_vectors: float ``(m, v, E)``, what the teacher makes of each view in a stage on
             views that distils.
+        words: bool ``(n, w)``, which of the w words of the training images each of ``items`` has,
+            or each image of a step on views only; for a method that ``needs_words``, as the next
+            two.
+        support_words: bool ``(tasks, way, shot, w)``.
+        query_words: bool ``(tasks, n, w)``.
     """
 
     support: Tensor | None = None
@@ -62,13 +67,32 @@ class Batch:
     small_views: Tensor | None = None
     teacher_logits: Tensor | None = None
     teacher_vectors: Tensor | None = None
+    words: Tensor | None = None
+    support_words: Tensor | None = None
+    query_words: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a method asks to know of tasks besides their images; ``None`` for all else.
+
+    Args:
+        names: float ``(tasks, way, *E)``, what ``embed_names`` made of the name of each class.
+        words: bool ``(tasks, way, shot, w)``, which of the pool's w words each support image has.
+        word_vectors: float ``(w, *F)``, what ``embed_words`` made of these words.
+    """
+
+    names: Tensor | None = None
+    words: Tensor | None = None
+    word_vectors: Tensor | None = None
 
 
 class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
     """Support and queries in, scores out; many tasks per call.
 
     Only ``scores`` is required. A method never sees a query's label outside ``loss`` and never
-    computes an accuracy.
+    computes an accuracy. One that needs the names of the classes, or the words of the support
+    images, declares so and overrides ``scores_with``.
 
     >>> import torch
     >>> class Nearest(FewShotMethod):
@@ -76,6 +100,15 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
     ...     def scores(self, support, query):
     ...         return -torch.cdist(query, support.mean(dim=2))
     >>> Nearest().scores(torch.zeros(4, 5, 1, 8), torch.zeros(4, 75, 8)).shape
+    torch.Size([4, 75, 5])
+
+    >>> class Named(Nearest):
+    ...     '''Give a query to the class whose mean, moved towards its name, is nearest.'''
+    ...     needs_class_names = True
+    ...     def scores_with(self, support, query, known):
+    ...         return self.scores(support + known.names[:, :, None], query)
+    >>> known = Known(names=torch.zeros(4, 5, 8))
+    >>> Named().scores_with(torch.zeros(4, 5, 1, 8), torch.zeros(4, 75, 8), known).shape
     torch.Size([4, 75, 5])
     """
 
@@ -120,10 +153,24 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
     stay on the device of the inputs and no shape depends on values; ``embed`` never reads values,
     and ``loss`` only by ``scores``. An option may set it for an instance."""
 
+    needs_class_names: bool = False
+    """Whether ``scores_with`` needs the names of the classes. Only such methods get them. An option
+    may set it for an instance."""
+
+    needs_words: bool = False
+    """Whether ``scores_with`` needs the words of the support images, and ``loss`` those of the
+    images of a step; the run then needs words for them. An option may set it for an instance."""
+
     n_way: int | None = None
     """Number of ways of a method that learns weights per way (the head of MAML); such a method
     refuses other tasks, and its scores may depend on the order of the ways. ``None`` for any
     number. An option ``n_way`` follows the tasks unless it is given."""
+
+    _reader: tuple[Backbone, ...] = ()
+
+    def read_with(self, backbone: Backbone) -> None:
+        """Remember whose text tower embeds names and words; called once, before ``build``."""
+        self._reader = (backbone,)  # in a tuple, so that PyTorch does not count its weights here
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
         """Create what depends on the items' shape or the base classes; called once, before use.
@@ -150,6 +197,31 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
         """
         return items
 
+    @property
+    def embeds_names(self) -> bool:
+        """Whether ``embed_names`` is its own, so that the backbone needs no text tower."""
+        return type(self).embed_names is not FewShotMethod.embed_names
+
+    def embed_names(self, names: Sequence[str]) -> Tensor:
+        """Map the names of n classes to ``(n, *E)``; by default by the backbone's text tower.
+
+        Called once per evaluation, without gradients, with the names of all classes of the pool.
+
+        Raises:
+            OptionError: the backbone reads no text.
+        """
+        if not self._reader:
+            raise OptionError(f"{type(self).__name__} has not been given a backbone to read with")
+        return self._reader[0].text_features(names)
+
+    def embed_words(self, words: Sequence[str]) -> Tensor:
+        """Map the w words of a pool to ``(w, *F)``; by default to ``(w, 0)``.
+
+        Called once per evaluation, without gradients. The default needs no text tower: it is for
+        methods that only ask which image has which word.
+        """
+        return torch.empty(len(words), 0)
+
     @abstractmethod
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
         """Score every query for every way; higher is more likely.
@@ -166,6 +238,30 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
         Raises:
             OptionError: the method is for another number of ways.
         """
+
+    def scores_with(self, support: Tensor, query: Tensor, known: Known) -> Tensor:
+        """Score as ``scores`` does, with what the method asks to know; by default without it.
+
+        Permuting the ways with their names and words permutes the scores.
+
+        Args:
+            support: float ``(tasks, way, shot, *embedded)``.
+            query: float ``(tasks, n, *embedded)``.
+            known: names and words of the same tasks, on the same device.
+
+        Returns:
+            float ``(tasks, n, way)``, as of ``scores``.
+        """
+        del known
+        return self.scores(support, query)
+
+    @property
+    def usage(self) -> Mapping[str, float]:
+        """What it has used so far beyond time, such as requests or tokens; a run records it.
+
+        Usual keys are ``requests``, ``prompt_tokens``, ``completion_tokens`` and ``cost`` in USD.
+        """
+        return {}
 
     def class_logits(self, items: Tensor) -> Tensor:
         """Score items ``(n, *item)``, not embedded, for the base classes, as a teacher does.

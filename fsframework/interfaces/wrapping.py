@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone
-from fsframework.interfaces.method import Batch, FewShotMethod
+from fsframework.interfaces.method import Batch, FewShotMethod, Known
 
 __all__ = ["MethodWrapper"]
 
@@ -41,6 +42,15 @@ class MethodWrapper(FewShotMethod):
         self.base = base
         for name in FewShotMethod.__annotations__.keys() - _NOT_COPIED - _declared_by(type(self)):
             setattr(self, name, getattr(base, name))
+        own, known = (
+            getattr(type(self), name) is not getattr(MethodWrapper, name)
+            for name in ("scores", "scores_with")
+        )
+        if own and not known and (base.needs_class_names or base.needs_words):
+            what = "class names" if base.needs_class_names else "words of images"
+            raise OptionError(
+                f"{type(self).__name__} passes no {what} on, and {type(base).__name__} needs them"
+            )
 
     @property
     def bases(self) -> Sequence[FewShotMethod]:
@@ -61,6 +71,10 @@ class MethodWrapper(FewShotMethod):
         for number, base in enumerate(self.bases):
             base.carried = _carried_by(carried, number)
 
+    def read_with(self, backbone: Backbone) -> None:
+        """Let the base remember whose text tower embeds names and words."""
+        self.base.read_with(backbone)
+
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
         """Build the base."""
         self.base.build(item_shape, n_base_classes, backbone)
@@ -74,9 +88,33 @@ class MethodWrapper(FewShotMethod):
         """Embed items as the base does."""
         return self.base.embed(items)
 
+    @property
+    def embeds_names(self) -> bool:
+        """Whether ``embed_names`` is its own or the base's."""
+        return type(self).embed_names is not MethodWrapper.embed_names or self.base.embeds_names
+
+    def embed_names(self, names: Sequence[str]) -> Tensor:
+        """Embed the names of classes as the base does."""
+        return self.base.embed_names(names)
+
+    def embed_words(self, words: Sequence[str]) -> Tensor:
+        """Embed words as the base does."""
+        return self.base.embed_words(words)
+
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
         """Return the scores of the base, float ``(tasks, n, way)``."""
         return self.base.scores(support, query)
+
+    def scores_with(self, support: Tensor, query: Tensor, known: Known) -> Tensor:
+        """Return the scores of the base, or its own ``scores`` if only that is overridden."""
+        if type(self).scores is not MethodWrapper.scores:
+            return self.scores(support, query)
+        return self.base.scores_with(support, query, known)
+
+    @property
+    def usage(self) -> Mapping[str, float]:
+        """What the base has used."""
+        return self.base.usage
 
     def class_logits(self, items: Tensor) -> Tensor:
         """Return the logits of the base for the base classes."""

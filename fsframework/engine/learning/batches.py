@@ -109,6 +109,8 @@ class StepBatches:
                 fields["items"] = items[n:]
         if len(index) > n and method.uses_labels:
             fields["classes"] = labels[n:]
+        if method.needs_words:
+            fields |= self._words(index, part, n)
         if method.views is not None:
             assert plain is not None, "a method with views is shown images"
             fields |= self._views(method.views, plain)
@@ -119,6 +121,17 @@ class StepBatches:
             else:
                 fields["teacher_logits"] = self._logits(self.teacher, images[n:])
         return Batch(**fields)
+
+    def _words(self, index: IntArray, part: TaskSet | None, n: int) -> dict[str, Tensor]:
+        """Return the fields of a batch for the words of images, of which n are of episodes."""
+        table, fields = self.split.pool.attributes, dict[str, Tensor]()
+        assert table is not None, "images have words where a method needs these"
+        words = on_device(table.rows(index), self.device)
+        if part is not None:
+            shots = words[: part.support.size]
+            fields["support_words"] = shots.reshape(*part.support.shape, -1)
+            fields["query_words"] = words[len(shots) : n].reshape(len(part), -1, words.shape[1])
+        return {**fields, "words": words[n:]} if len(index) > n else fields
 
     def _plain(self, index: IntArray) -> Tensor | None:
         """Return augmented images, values 0..255, if anything but kept items is needed."""

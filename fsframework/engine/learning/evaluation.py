@@ -17,6 +17,7 @@ from fsframework._calls import about, generator_states, is_out_of_memory, malfor
 from fsframework._files import load_sealed, remove_sealed, save_sealed
 from fsframework.engine.cache.images import Pixels, PixelSource
 from fsframework.engine.cache.rows import Records, Rows, records_of
+from fsframework.engine.learning.knowledge import Knowledge
 from fsframework.engine.learning.model import (
     FewShotModel,
     load_tensors,
@@ -29,6 +30,7 @@ from fsframework.engine.progress import Reporter
 from fsframework.engine.session import Workspace
 from fsframework.engine.stages import Precision
 from fsframework.errors import DataError, argument
+from fsframework.interfaces.method import Known
 from fsframework.values import IntArray, Outcomes, QueryBatch, TaskSet, UInt8Array, digest_of
 
 __all__ = ["Classifier", "ImageSource", "ModelClassifier", "embedded", "evaluate", "predict"]
@@ -302,10 +304,16 @@ class Classifier:
 
 
 class ModelClassifier(Classifier):
-    """A model, on the images of a source."""
+    """A model, on the images of a source.
 
-    def __init__(self, model: FewShotModel, source: ImageSource) -> None:
-        self._model, self._source = model.eval(), source
+    Args:
+        known: of the pool of the images; ``None`` for a method that asks for nothing.
+    """
+
+    def __init__(
+        self, model: FewShotModel, source: ImageSource, known: Knowledge | None = None
+    ) -> None:
+        self._model, self._source, self._known = model.eval(), source, known
         self._scorer = Scorer(model.method)
         self._buffers: dict[str, Tensor] = {}
         self.plugin, self.transductive = model.method, model.method.transductive
@@ -322,17 +330,20 @@ class ModelClassifier(Classifier):
             # A backbone's activations outweigh the pixels, so the number of images counts.
             return 4 * _limit(_IMAGES_A_BATCH, device) // per_task
         item_bytes = source.items[0].numel() * source.items.element_size()
-        return min(1024, _limit(_BYTES_A_BATCH, device) // (item_bytes * per_task))
+        told = 0 if self._known is None else self._known.bytes_of(tasks.n_way, tasks.n_shot)
+        return min(1024, _limit(_BYTES_A_BATCH, device) // (item_bytes * per_task + told))
 
     @torch.no_grad()
     def scores(self, support: IntArray, query: IntArray) -> Tensor:
         """Score images; scores of embedded items take little time, so they use full precision."""
         device, source = self._model.mean.device, self._source
         shown, asked = (on_device(images, device) for images in (support, query))
+        known = Known() if self._known is None else self._known.of(support)
         with lowered(device, source.precision if source.items is None else "fp32"):
             return self._scorer(
                 source.gather(self._model, shown, self._buffers, "support"),
                 source.gather(self._model, asked, self._buffers, "query"),
+                known,
             )
 
 
@@ -446,9 +457,11 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def predict(model: FewShotModel, tasks: TaskSet, source: ImageSource) -> npt.NDArray[np.int16]:
+def predict(
+    model: FewShotModel, tasks: TaskSet, source: ImageSource, known: Knowledge
+) -> npt.NDArray[np.int16]:
     """Return the predicted way of each query, int16 ``(T, way, n_query)``, in evaluation mode."""
-    predictor = _Predictor(ModelClassifier(model, source), tasks, "task")
+    predictor = _Predictor(ModelClassifier(model, source, known), tasks, "task")
     with seeded(0):
         parts = [predictor(start) for start in range(0, len(tasks), predictor.tasks_a_batch)]
     return _on_cpu(parts).numpy()

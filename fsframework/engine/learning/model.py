@@ -18,13 +18,14 @@ from fsframework._reading import check_file, parse_json
 from fsframework.components.resolution import Component
 from fsframework.engine.learning.augmentation import augmented
 from fsframework.engine.learning.memory import keep_freed_memory
+from fsframework.engine.names import demand_text
 from fsframework.engine.options import Settings
 from fsframework.engine.stages import Precision
 from fsframework.errors import DataError, RecordError
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.records import RunRecord
-from fsframework.values import IntArray, UInt8Array, digest_of
+from fsframework.values import BoolArray, IntArray, UInt8Array, digest_of
 
 __all__ = [
     "WEIGHTS_NAME",
@@ -89,6 +90,7 @@ class FewShotModel(nn.Module):
         self.preprocessing_identity = f"{size} {pre.interpolation} {pre.mean} {pre.std}"
         self.register_buffer("mean", 255 * torch.tensor(pre.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(pre.std).view(3, 1, 1), persistent=False)
+        method.read_with(backbone)
         method.build(self._item_shape(backbone), n_base_classes, backbone)
 
     def _item_shape(self, backbone: Backbone) -> tuple[int, ...]:
@@ -178,14 +180,16 @@ def build_model(
         extractor: Backbone = backbone.create()
         if settings is not None and settings.model is None:
             extractor.load_pretrained(offline=settings.offline)
-        model = FewShotModel(extractor, method.create(), size, n_base_classes)
+        head: FewShotMethod = method.create()
+        demand_text({method.called: head}, extractor, backbone.called, settings or Settings())
+        model = FewShotModel(extractor, head, size, n_base_classes)
     # Methods that embed nothing share the features of their backbone.
     own = method.fingerprint if model.method.embeds else ""
     model.embedding_identity = digest_of(backbone.fingerprint, model.method.consumes, own)
     return model
 
 
-def on_device(array: UInt8Array | IntArray, device: torch.device) -> Tensor:
+def on_device(array: UInt8Array | IntArray | BoolArray, device: torch.device) -> Tensor:
     """Return an array as a tensor on a device, without waiting for earlier work of a GPU."""
     tensor = torch.from_numpy(array)
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)

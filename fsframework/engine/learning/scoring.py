@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fsframework._calls import checked, malformed, named
-from fsframework.interfaces.method import FewShotMethod
+from fsframework.interfaces.method import FewShotMethod, Known
 
 __all__ = ["Scorer", "check_tensor"]
 
@@ -61,7 +61,7 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 
 class Scorer:
-    """Calls ``scores`` of a method; a call that changes weights or buffers has them restored.
+    """Calls ``scores_with`` of a method; a call that changes weights or buffers has them restored.
 
     Otherwise scores would depend on the order of the batches. Every parameter and buffer of the
     method is compared with a copy after the first call, and after later ones if it is replaced or
@@ -80,13 +80,13 @@ class Scorer:
         self._changed: dict[str, None] = {}
         self._states: dict[str, tuple[int, int, int]] = {}
 
-    def __call__(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return scores ``(tasks, n, way)``; see ``FewShotMethod.scores``.
+    def __call__(self, support: Tensor, query: Tensor, known: Known) -> Tensor:
+        """Return scores ``(tasks, n, way)``; see ``FewShotMethod.scores_with``.
 
         Raises:
             PluginError: the method raises, or its scores are malformed.
         """
-        scores = self._method.scores(support, query)
+        scores = self._method.scores_with(support, query, known)
         self._restore()
         shape = (*query.shape[:2], support.shape[1])
         check_tensor(self._method, "scores", scores, shape, query.device)

@@ -30,6 +30,7 @@ from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.batches import Split, StepBatches
 from fsframework.engine.learning.episodes import EPISODES, drawn_episodes
 from fsframework.engine.learning.evaluation import ImageSource, predict
+from fsframework.engine.learning.knowledge import Knowledge
 from fsframework.engine.learning.model import (
     FewShotModel,
     base_classes_of,
@@ -41,13 +42,14 @@ from fsframework.engine.learning.model import (
 )
 from fsframework.engine.learning.scoring import check_tensor
 from fsframework.engine.lineage import facts_of
+from fsframework.engine.names import told_names
 from fsframework.engine.progress import Advance
 from fsframework.engine.session import Session
 from fsframework.engine.stages import Stage, changed_options, stage_digests
 from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.method import Batch, FewShotMethod
 from fsframework.records import Epoch, RunRecord
-from fsframework.values import TaskSet, digest_of
+from fsframework.values import AttributeTable, TaskSet, digest_of
 
 __all__ = [
     "Split",
@@ -86,6 +88,8 @@ class Training:
         way_shot: way and shot of the tasks under test.
         device: to compute on.
         session: where it runs.
+        words: of the training images, if a method that learns needs them. Those of the validation
+            images are not detected: they are taken to have none.
     """
 
     experiment: Experiment
@@ -93,6 +97,7 @@ class Training:
     way_shot: tuple[int, int]
     device: torch.device
     session: Session
+    words: AttributeTable | None = None
 
     @cached_property
     def n_base_classes(self) -> int:
@@ -134,8 +139,19 @@ class Training:
     def splits(self) -> list[Split]:
         """The images trained and, if there are any, validated on."""
         dataset, reporter = self.source.dataset, self.session.reporter
-        names = [name for name in ("train", "val") if name in dataset.splits]
-        return [Split(dataset.pool(name), self.source.pixels(name, reporter)) for name in names]
+        pools = {name: dataset.pool(name) for name in ("train", "val") if name in dataset.splits}
+        if (table := self.words) is not None:
+            pools["train"] = pools["train"].with_attributes(table)
+            if "val" in pools:
+                keys, none = pools["val"].keys, np.zeros(len(pools["val"]) + 1, np.int64)
+                bare = AttributeTable(keys, table.words, none, np.empty(0, np.int32))
+                pools["val"] = pools["val"].with_attributes(bare)
+        return [Split(pool, self.source.pixels(name, reporter)) for name, pool in pools.items()]
+
+    @cached_property
+    def told(self) -> tuple[str, ...]:
+        """What the classes validated on are called."""
+        return told_names(self.splits[1].pool, self.experiment.settings) if self.splits[1:] else ()
 
     @cached_property
     def episodes(self) -> Component:
@@ -161,6 +177,8 @@ class Training:
             [self.episodes.fingerprint],
             canonical(stage_digests(experiment.stages)),
             self.device.type,
+            *([] if self.words is None else [self.words.fingerprint]),
+            *([] if experiment.settings.class_names == "own" else [canonical(self.told)]),
         )
         folder = self.session.workspace.cache / "training" / key[:24]
         with held(folder, self.session.reporter.note):
@@ -646,5 +664,6 @@ class _StageLoop:
         tasks = self.validation
         source = ImageSource.computed(self.model, self.val_split.pixels, np.unique(tasks.images))
         truth = np.arange(tasks.n_way)[None, :, None]
-        right = int((predict(self.model, tasks, source) == truth).sum())
+        known = Knowledge(self.model, self.val_split.pool, self.training.told)
+        right = int((predict(self.model, tasks, source, known) == truth).sum())
         return right / int(tasks.query.size)

@@ -63,4 +63,5 @@ class TagSelector(WordSelector):
 
 def _cleaned(item: str) -> str:
     rest = _NUMBER.sub("", item).strip(_AROUND).rpartition(":")[2]
-    return " ".join(rest.strip(_AROUND).split())
+    shown = "".join(one if one.isprintable() else " " for one in rest)
+    return " ".join(shown.strip(_AROUND).split())

@@ -185,6 +185,11 @@ def predict_files(
     # A method with a fixed number of classes is created for this number.
     experiment = resolved(tree, session, way=len(support.classes), **untrained)
     model = model_of(experiment)
+    if model.network.method.needs_words:
+        raise OptionError(
+            f"{model.name} needs the words of the support images, and a prediction has none; use "
+            "another method"
+        )
     labelled = [file for files in support.classes.values() for file in files]
     files = {place_of(file): file for file in (*labelled, *queries)}
     rows = {place: row for row, place in enumerate(files)}
@@ -207,16 +212,18 @@ def predict_files(
                 np.stack([items[index] for items, index in zip(shown, draw, strict=True)])
                 for draw in draws
             ]
+            names = tuple(support.classes)
             kept, found = [], [np.empty((0, len(shown)))]
             for block in _blocks(len(queries), model):
                 items, good = images.embedded([rows[place_of(queries[i])] for i in block])
                 if good:
                     kept += [block[i] for i in good]
-                    found.append(np.mean([_probabilities(model, s, items) for s in supports], 0))
+                    scored = [_probabilities(model, s, items, names) for s in supports]
+                    found.append(np.mean(scored, 0))
                 advance(len(block))
     sizes = dict(zip(support.classes, map(len, shown), strict=True))
     return Predictions(
-        classes=tuple(support.classes),
+        classes=names,
         files=tuple(queries[place] for place in kept),
         probabilities=np.concatenate(found),
         model=model,
@@ -315,15 +322,16 @@ class _Images:
         return read(rows, self.model.image_size, self.model.network.interpolation)
 
 
-def _probabilities(model: Model, support: Items, query: Items) -> FloatArray:
+def _probabilities(model: Model, support: Items, query: Items, names: Sequence[str]) -> FloatArray:
     """Return the softmax of the scores, float64 ``(n, way)``.
 
     Args:
         model: the model.
         support: ``(way, shot, *embedded)``.
         query: ``(n, *embedded)``.
+        names: of the classes.
     """
-    scores = model.embedded_scores(support, query).astype(np.float64)
+    scores = model.embedded_scores(support, query, names).astype(np.float64)
     raised = np.exp(scores - scores.max(axis=1, keepdims=True))
     probabilities: FloatArray = raised / raised.sum(axis=1, keepdims=True)
     return probabilities

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.accuracies import Reading, read_accuracies
     from fsf_statistics.breakdowns import Breakdown, breakdown
+    from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare
     from fsf_statistics.error_slices import SliceRow, Slices, slices
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         tasks_told_apart,
         told_value,
     )
+    from fsf_statistics.worst import WorstGroup, WorstGroups, worst_groups
 
 __all__ = [
     "FEWEST_RANKED",
@@ -51,11 +53,14 @@ __all__ = [
     "Accuracy",
     "Breakdown",
     "ComparedHeadline",
+    "Comparison",
     "EffectiveRobustness",
     "HarmfulPairs",
     "HeadlineEntry",
     "HeadlineRow",
     "HeadlineTable",
+    "MeasureComparison",
+    "Pair",
     "QueryPlan",
     "QueryVariance",
     "RankAgreement",
@@ -64,8 +69,11 @@ __all__ = [
     "Slices",
     "TaskSupply",
     "WorstClassAccuracy",
+    "WorstGroup",
+    "WorstGroups",
     "best_queries",
     "breakdown",
+    "compare",
     "effective_robustness",
     "facts_of",
     "harmful_pairs",
@@ -89,6 +97,7 @@ __all__ = [
     "spearman",
     "tasks_told_apart",
     "told_value",
+    "worst_groups",
 ]
 
 __version__ = "0.1.0"
@@ -97,6 +106,7 @@ _HOME = {
     "Accuracy": "_accuracy",
     "Breakdown": "breakdowns",
     "ComparedHeadline": "headlines",
+    "Comparison": "comparing",
     "EffectiveRobustness": "robustness",
     "FEWEST_RANKED": "ranking",
     "HarmfulPairs": "harm",
@@ -105,6 +115,8 @@ _HOME = {
     "HeadlineTable": "_headline_table",
     "LEAST_HARM": "harm",
     "MOST_WRONG": "harm",
+    "MeasureComparison": "comparing",
+    "Pair": "comparing",
     "QueryPlan": "queries",
     "QueryVariance": "query_variance",
     "RankAgreement": "ranking",
@@ -113,8 +125,11 @@ _HOME = {
     "Slices": "error_slices",
     "TaskSupply": "planning",
     "WorstClassAccuracy": "_worst_class",
+    "WorstGroup": "worst",
+    "WorstGroups": "worst",
     "best_queries": "planning",
     "breakdown": "breakdowns",
+    "compare": "comparing",
     "effective_robustness": "robustness",
     "facts_of": "task_sets",
     "harmful_pairs": "harm",
@@ -138,6 +153,7 @@ _HOME = {
     "spearman": "ranking",
     "tasks_told_apart": "task_sets",
     "told_value": "task_sets",
+    "worst_groups": "worst",
 }
 """The module that defines each name; asking for one name imports no other module."""
 

@@ -235,6 +235,10 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
     if given:
         click.echo()
         render.print_table(("option", "value", "origin"), given)
+    if record.usage:
+        click.echo()
+        rows = [(name, f"{number:,.10g}") for name, number in record.usage.items()]
+        render.print_table(("used", "amount"), rows)
     if record.plugins:
         click.echo()
         rows = [(p.kind, p.name, f"{p.distribution} {p.version}") for p in record.plugins]

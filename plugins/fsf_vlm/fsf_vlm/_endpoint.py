@@ -9,7 +9,7 @@ from typing import ClassVar
 from fsf_vlm._client import Client, Message, Request
 from fsf_vlm._prompts import default_selector, prompt_text
 from fsf_vlm._store import AnswerStore
-from fsframework.interfaces import Captioner, WordSelector
+from fsframework.interfaces import Captioner, WordSelector, check_at_least
 from fsframework.values import UInt8Array
 
 __all__ = ["Endpoint"]
@@ -57,9 +57,14 @@ class Endpoint(Captioner):
     ) -> None:
         self.url = url
         self.model = model
+        check_at_least(1, max_tokens=max_tokens)
         self.prompt = prompt_text(prompt)
         self.max_tokens = max_tokens
         self.temperature = temperature
+        self.key_from = key_from
+        self.concurrent = concurrent
+        self.attempts = attempts
+        self.timeout = timeout
         self.selector = selector if selector is not None else default_selector()
         self._store = AnswerStore(url, model)
         self._client = Client(
@@ -73,9 +78,9 @@ class Endpoint(Captioner):
         )
 
     def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
-        """Read the answers that are kept; with ``offline``, no others can be had."""
+        """Read the answers that are kept; with ``offline``, no other machine is asked."""
         del device
-        self._client.offline = offline
+        self._client.offline = offline and not self._client.on_this_machine
         self._store.refreshed()
 
     def describe(self, images: Sequence[UInt8Array]) -> list[str]:

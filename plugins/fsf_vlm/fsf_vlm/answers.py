@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["answers", "list_answers", "remove"]
 
-_chosen = click.option(
-    "--model", metavar="NAME", help="Only the answers of this model.  [default: all]"
-)
-
 
 @group()
 def answers() -> None:
@@ -32,12 +28,12 @@ def answers() -> None:
 
 @command("list")
 @click.argument("url", required=False)
-@_chosen
+@click.argument("model", required=False)
 @shared("cache-dir", "json")
 def list_answers(url: str | None, model: str | None, cache_dir: Path | None, as_json: bool) -> None:
     """List the kept answers: endpoint, model, number, tokens, size.
 
-    URL is the address of an endpoint, by default all.
+    URL is the address of an endpoint and MODEL the name of a model there, by default all.
 
     \b
     Examples:
@@ -58,7 +54,7 @@ def list_answers(url: str | None, model: str | None, cache_dir: Path | None, as_
 
 @command("remove")
 @click.argument("url", required=False)
-@_chosen
+@click.argument("model", required=False)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @shared("cache-dir", "dry-run")
 def remove(
@@ -66,11 +62,11 @@ def remove(
 ) -> None:
     """Remove kept answers; what they answered will be asked, and paid for, again.
 
-    URL is the address of an endpoint, by default all.
+    URL is the address of an endpoint and MODEL the name of a model there, by default all.
 
     \b
     Examples:
-      fsf answers remove http://localhost:8000/v1 --model tiny
+      fsf answers remove http://localhost:8000/v1 tiny
       fsf answers remove --dry-run
     """
     from fsf_vlm._kept import kept_answers, remove_answers

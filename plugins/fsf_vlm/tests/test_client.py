@@ -20,7 +20,7 @@ from fsf_vlm import Answer, AnswerStore, Client, Message, Request
 from fsframework.interfaces import DataError, OptionError
 from fsframework.testing import toy_images
 from fsframework.values import UInt8Array
-from tests.chat_server import ChatServer, content, say
+from tests.chat_server import ChatServer, image_of, say
 
 KEY = "sk-a-key-that-nobody-may-see"
 
@@ -151,15 +151,7 @@ class TestAnswers:
 
 def in_order(server: ChatServer, images: Sequence[UInt8Array]) -> Iterator[dict[str, Any]]:
     """Yield the body of each image's request, found by the pixels of its PNG."""
-    import base64
-    import io
-
-    from PIL import Image
-
-    bodies = {}
-    for body in server.bodies:
-        raw = base64.b64decode(content(body)[0].removeprefix("data:image/png;base64,"))
-        bodies[np.asarray(Image.open(io.BytesIO(raw))).tobytes()] = body
+    bodies = {image_of(body).tobytes(): body for body in server.bodies}
     for image in images:
         yield bodies[image.tobytes()]
 

@@ -1,0 +1,138 @@
+"""The names of classes that methods are told: the classes' own, or others as a control."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fsframework.engine.options import Settings
+from fsframework.errors import DataError, OptionError, argument, close_matches
+from fsframework.values import ImagePool, read_csv
+
+if TYPE_CHECKING:
+    from fsframework.interfaces.backbone import Backbone
+    from fsframework.interfaces.method import FewShotMethod
+
+__all__ = ["demand_text", "names_note", "told_names"]
+
+_CHOICES = ("own", "shuffled", "random")
+_SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
+_LENGTH = 4
+
+
+def demand_text(
+    methods: Mapping[str, FewShotMethod], backbone: Backbone, called: str, settings: Settings
+) -> None:
+    """Check that a backbone reads text where a method has the names of classes read by it.
+
+    Args:
+        methods: by how messages name them; ``called`` is how they name the backbone.
+        settings: with the choice of the names.
+
+    Raises:
+        OptionError: it reads none; or names are chosen, but no method sees any; or the choice is
+            none of those known.
+    """
+    choice = settings.class_names
+    if choice not in _CHOICES and not choice.endswith(".csv"):
+        raise OptionError(
+            f"{argument('class_names', choice)}{close_matches(choice, _CHOICES)}: must be "
+            f"{', '.join(_CHOICES)} or a CSV file with the columns class and name"
+        )
+    readers = {name: one for name, one in methods.items() if one.needs_class_names}
+    if choice != "own" and not readers:
+        raise OptionError(
+            f"{argument('class_names', choice)} changes nothing, because "
+            f"{' and '.join(methods)} never sees a class name; leave it out"
+        )
+    for name, one in readers.items():
+        if not (one.embeds_names or backbone.reads_text):
+            raise OptionError(
+                f"{name} needs a backbone that reads class names, and {called} reads no text; use "
+                f"one that does, such as {argument('backbone', 'clip:MODEL')}"
+            )
+
+
+def told_names(
+    pool: ImagePool, settings: Settings, known: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    """Return the name that stands for each class of a pool.
+
+    Shuffled names move along one random cycle through all classes, so that no class keeps its own.
+    Random names are four syllables of a consonant and a vowel.
+
+    Args:
+        settings: the choice, and the seed of the tasks, which also shuffles and draws names.
+        known: classes that a file may name, every one of the pool's exactly once; by default a
+            class that the file does not name keeps its own name.
+
+    Raises:
+        DataError: the file cannot be read, or a row or a class is wrong or missing.
+
+    >>> pool = ImagePool(("a", "b", "c"), np.arange(3), ("cat", "dog", "owl"))
+    >>> told_names(pool, Settings(class_names="shuffled"))
+    ('owl', 'cat', 'dog')
+    """
+    own, rng = pool.class_names, np.random.default_rng(settings.task_seed)
+    if settings.class_names == "own":
+        return own
+    if settings.class_names == "shuffled":
+        cycle = rng.permutation(len(own))
+        given = dict(zip(cycle.tolist(), np.roll(cycle, 1).tolist(), strict=True))
+        return tuple(own[given[i]] for i in range(len(own)))
+    if settings.class_names == "random":
+        words = own if pool.attributes is None else (*own, *pool.attributes.words)
+        taken = {token for word in words for token in re.findall(r"[^\W\d_]+", word.lower())}
+        number = len(own) + len(taken)
+        codes = rng.choice(len(_SYLLABLES) ** _LENGTH, number, replace=False)[:, None]
+        digits = codes // len(_SYLLABLES) ** np.arange(_LENGTH) % len(_SYLLABLES)
+        made = ("".join(row) for row in np.array(_SYLLABLES)[digits].tolist())
+        return tuple([name for name in made if name not in taken][: len(own)])
+    found = _read(Path(settings.class_names), known)
+    missing = [name for name in own if name not in found]
+    if missing and known is not None:
+        raise DataError(
+            f"{settings.class_names}: no row has the class {missing[0]!r}; each of the {len(own)} "
+            f"classes must have one, and {len(missing)} have none"
+        )
+    return tuple(found.get(name, name) for name in own)
+
+
+def names_note(settings: Settings) -> tuple[str, ...]:
+    """Return what a reader of the numbers must know about the names, if they are not the own."""
+    told = {
+        "own": (),
+        "shuffled": ("the method was told the name of another class for each class",),
+        "random": ("the method was told random syllables in place of the class names",),
+    }.get(settings.class_names, ("the method was told the class names of a file",))
+    return tuple(f"{one} ({argument('class_names', settings.class_names)})" for one in told)
+
+
+def _read(path: Path, known: Sequence[str] | None) -> dict[str, str]:
+    """Read the name of each class from the columns ``class`` and ``name`` of a CSV file."""
+
+    def demand_header(names: list[str]) -> None:
+        if sorted(names) != ["class", "name"]:
+            raise DataError(
+                f"{path}: row 1 must name the columns class and name, not "
+                f"{', '.join(names)[:200] or 'none'}"
+            )
+
+    columns, rows, wrong = read_csv(path, demand_header)
+    found: dict[str, str] = {}
+    cells = (columns[name].to_pylist() for name in ("class", "name"))
+    for row, of, name in zip(rows.tolist(), *cells, strict=True):
+        if of in found:
+            wrong[row] = f"repeats the class {of!r}"
+        elif known is not None and of not in known:
+            wrong[row] = f"names the class {of!r}, which the data lack{close_matches(of, known)}"
+        elif not name:
+            wrong[row] = f"has an empty column name for the class {of!r}"
+        found[of] = name
+    if wrong:
+        raise DataError(f"{path}: row {min(wrong)} {wrong[min(wrong)]}")
+    return found
