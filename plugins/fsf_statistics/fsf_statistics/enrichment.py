@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse, stats
 
-from fsframework.statistics.differences import holm
+from fsf_statistics.adjusting import holm
 from fsframework.values import ImagePool, IntArray
 
 __all__ = ["WordShare", "enriched_words"]

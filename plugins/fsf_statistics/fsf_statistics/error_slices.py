@@ -13,10 +13,10 @@ from scipy import sparse, stats
 
 import fsframework as fsf
 from fsf_statistics._mixture import fitted_mixture, principal_components
+from fsf_statistics.adjusting import holm
 from fsf_statistics.breakdowns import models_and_pool
 from fsf_statistics.enrichment import WordShare, enriched_words
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.statistics.differences import holm
 from fsframework.values import (
     ArmOutcomes,
     BoolArray,
