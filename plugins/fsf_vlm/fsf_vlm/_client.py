@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import importlib.util
 import io
 import ipaddress
@@ -314,12 +315,18 @@ def _body(request: Request) -> dict[str, Any]:
 def _part(content: str | UInt8Array) -> dict[str, Any]:
     if isinstance(content, str):
         return {"type": "text", "text": content}
+    url = _data_url(content.tobytes(), content.shape)
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+@functools.lru_cache(1024)
+def _data_url(pixels: bytes, shape: tuple[int, ...]) -> str:
+    """Return an image as a PNG in a URL; in-context prompts show the same images many times."""
     from PIL import Image
 
     file = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(content)).save(file, "PNG")
-    data = base64.b64encode(file.getvalue()).decode()
-    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+    Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(shape)).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def _said(error: Any) -> str:
