@@ -1,6 +1,6 @@
 """What closes the gap: words for the control of `closing_gap.toml`, and the tables of its runs.
 
-python benchmarks/closing_gap.py words planted shuffled.csv -o strength=0.8 -o n_per_class=100 -o size=32
+python benchmarks/closing_gap.py words planted shuffled.csv -o strength=0.8 -o n_per_class=100
 python benchmarks/closing_gap.py table runs
 
 The first command writes the words of a data set with those of the training images permuted within
@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import argparse
 import csv
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-import fsf_statistics
 import fsframework as fsf
 
 
@@ -60,13 +58,8 @@ def main() -> None:
     words.add_argument("dataset")
     words.add_argument("output", type=Path)
     words.add_argument("-o", "--option", action="append", default=[])
-    table = commands.add_parser("table")
-    table.add_argument("runs", type=Path)
     given = parser.parse_args()
-    if given.command == "words":
-        write_words(given.dataset, given.output, given.option)
-    else:
-        print_tables(given.runs)
+    write_words(given.dataset, given.output, given.option)
 
 
 if __name__ == "__main__":

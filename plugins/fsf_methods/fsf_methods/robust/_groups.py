@@ -185,31 +185,30 @@ def redrawn(
     """
     drawn: dict[str, Tensor | None] = {}
     if items is not None:
-        index = _drawn(items[None].expand(len(items), -1))
+        index = _drawn(items, len(items))
         for name in ("items", "classes", "words", "teacher_logits"):
             rows = getattr(batch, name)
             drawn[name] = None if rows is None else rows.index_select(0, index)
     if support is not None:
-        index = _drawn(support[..., None, :].expand(*support.shape, -1))
+        index = _drawn(support, support.shape[-1])
         for name in ("support", "support_classes", "support_words"):
             drawn[name] = _taken(getattr(batch, name), index)
     if query is not None:
         labels = batch.query_labels
         assert labels is not None
         same = labels[:, :, None] == labels[:, None, :]
-        index = _drawn(query[:, None, :] * same)
+        index = _drawn(query[:, None, :] * same, 1)[..., 0]
         for name in ("query", "query_classes", "query_words"):
             drawn[name] = _taken(getattr(batch, name), index)
     return dataclasses.replace(batch, **drawn)
 
 
-def _drawn(weights: Tensor) -> Tensor:
-    """Draw a column in each row of weights ``(..., n)``, int64 ``(...)``.
-
-    The largest of log-weights with Gumbel noise is a draw in proportion to the weights.
-    """
-    noise = torch.empty_like(weights).exponential_().clamp(min=torch.finfo(weights.dtype).tiny)
-    return (weights / noise).argmax(dim=-1)
+def _drawn(weights: Tensor, count: int) -> Tensor:
+    """Draw columns in each row of weights ``(..., n)``, int64 ``(..., count)``."""
+    ends = weights.cumsum(dim=-1)
+    at = torch.rand(*weights.shape[:-1], count, dtype=ends.dtype, device=ends.device)
+    found = torch.searchsorted(ends, at * ends[..., -1:], right=True)
+    return found.clamp(max=weights.shape[-1] - 1)
 
 
 def _taken(rows: Tensor | None, index: Tensor) -> Tensor | None:
