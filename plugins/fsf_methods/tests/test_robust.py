@@ -21,7 +21,7 @@ from fsf_methods.robust import (
     TextProjected,
     WordProjected,
 )
-from fsf_methods.transfer import NCC, Baseline, KNN
+from fsf_methods.transfer import KNN, NCC, Baseline
 from fsframework.interfaces import Backbone, Batch, FewShotMethod, Known, OptionError
 from fsframework.testing.method import ToyBackbone
 
