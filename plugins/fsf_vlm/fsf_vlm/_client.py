@@ -28,6 +28,8 @@ _PLACEHOLDER = "none"
 """Sent as the key where there is none: servers of one's own do not check it."""
 _SHORTEST_KEY = 8
 _MOST_REASON = 300
+_SMALL = 1 << 16
+"""Bytes of an image whose PNG is kept."""
 _PASSING = (408, 409, 429)
 """Statuses below 500 after which a request is sent again."""
 
@@ -224,9 +226,9 @@ class Client:
             raise DataError(f"{self._reason(failed[0], key)}; {done}{kept}") from None
 
     async def _one(self, connection: Any, request: Request, key: str) -> Answer:
-        raw = await connection.chat.completions.with_raw_response.create(
-            model=self.model, **_body(request)
-        )
+        # Images are encoded while others are on their way.
+        body = await asyncio.to_thread(_body, request)
+        raw = await connection.chat.completions.with_raw_response.create(model=self.model, **body)
         reply = raw.parse()
         try:
             choice, usage = reply.choices[0], reply.usage
@@ -315,7 +317,9 @@ def _body(request: Request) -> dict[str, Any]:
 def _part(content: str | UInt8Array) -> dict[str, Any]:
     if isinstance(content, str):
         return {"type": "text", "text": content}
-    url = _data_url(content.tobytes(), content.shape)
+    # Photographs in full size are shown once, and would fill the memory.
+    make = _data_url if content.nbytes <= _SMALL else _data_url.__wrapped__
+    url = make(content.tobytes(), content.shape)
     return {"type": "image_url", "image_url": {"url": url}}
 
 
