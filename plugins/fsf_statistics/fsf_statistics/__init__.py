@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.accuracies import Reading, read_accuracies
+    from fsf_statistics.bias_words import KeywordRow, Keywords, keywords
     from fsf_statistics.breakdowns import Breakdown, breakdown
     from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare
     from fsf_statistics.error_slices import SliceRow, Slices, slices
@@ -59,6 +60,8 @@ __all__ = [
     "HeadlineEntry",
     "HeadlineRow",
     "HeadlineTable",
+    "KeywordRow",
+    "Keywords",
     "MeasureComparison",
     "Pair",
     "QueryPlan",
@@ -82,6 +85,7 @@ __all__ = [
     "headline_of_runs",
     "import_accuracies",
     "kept_pairs",
+    "keywords",
     "labelled_results",
     "limits_of",
     "mean_interval",
@@ -113,6 +117,8 @@ _HOME = {
     "HeadlineEntry": "_headline_table",
     "HeadlineRow": "headlines",
     "HeadlineTable": "_headline_table",
+    "KeywordRow": "bias_words",
+    "Keywords": "bias_words",
     "LEAST_HARM": "harm",
     "MOST_WRONG": "harm",
     "MeasureComparison": "comparing",
@@ -138,6 +144,7 @@ _HOME = {
     "headline_of_runs": "headlines",
     "import_accuracies": "imported_runs",
     "kept_pairs": "harm",
+    "keywords": "bias_words",
     "labelled_results": "sources",
     "limits_of": "headlines",
     "mean_interval": "means",
