@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from fsf_statistics.accuracies import Reading, read_accuracies
     from fsf_statistics.breakdowns import Breakdown, breakdown
     from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare
-    from fsf_statistics.equal_tasks import labelled, measures_named
+    from fsf_statistics.equal_tasks import labelled, labels_of, measures_named
+    from fsf_statistics.error_slices import SliceRow, Slices, slices
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
         ComparedHeadline,
@@ -65,6 +66,8 @@ __all__ = [
     "QueryVariance",
     "RankAgreement",
     "Reading",
+    "SliceRow",
+    "Slices",
     "TaskSupply",
     "WorstClassAccuracy",
     "WorstGroup",
@@ -82,6 +85,7 @@ __all__ = [
     "kept_pairs",
     "labelled",
     "labelled_results",
+    "labels_of",
     "limits_of",
     "mean_interval",
     "measures_named",
@@ -93,6 +97,7 @@ __all__ = [
     "rank_correlations",
     "read_accuracies",
     "sets_of",
+    "slices",
     "spearman",
     "tasks_told_apart",
     "told_value",
@@ -120,6 +125,8 @@ _HOME = {
     "QueryVariance": "query_variance",
     "RankAgreement": "ranking",
     "Reading": "accuracies",
+    "SliceRow": "error_slices",
+    "Slices": "error_slices",
     "TaskSupply": "planning",
     "WorstClassAccuracy": "_worst_class",
     "WorstGroup": "worst",
@@ -137,6 +144,7 @@ _HOME = {
     "kept_pairs": "harm",
     "labelled": "equal_tasks",
     "labelled_results": "sources",
+    "labels_of": "equal_tasks",
     "limits_of": "headlines",
     "mean_interval": "means",
     "measures_named": "equal_tasks",
@@ -148,6 +156,7 @@ _HOME = {
     "rank_correlations": "ranking",
     "read_accuracies": "accuracies",
     "sets_of": "task_sets",
+    "slices": "error_slices",
     "spearman": "ranking",
     "tasks_told_apart": "task_sets",
     "told_value": "task_sets",
