@@ -11,9 +11,9 @@ import numpy as np
 from scipy import special
 
 import fsframework as fsf
+from fsf_statistics.adjusting import holm
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.statistics.crossed import OVER_SEEDS, crossed
-from fsframework.statistics.differences import holm
 from fsframework.values import (
     ArmOutcomes,
     Estimate,
