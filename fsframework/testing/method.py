@@ -608,25 +608,41 @@ def check_embed_independent(make: Make) -> None:
 
 @suite.check(after=[check_scores])
 def check_known(make: Make) -> None:
-    """What a method asks to know, the names of classes or words, changes its scores."""
+    """What a method asks to know, names of classes or words, changes its scores.
+
+    Words may change what it learns instead.
+    """
     method = built(make)
     if not (method.needs_class_names or method.needs_words):
         raise NotApplicable("it asks to know neither names nor words")
     shown = _embedded(method, _episode(method))
     expected, known = _answer(method, shown), shown.known
-    others = {
-        "needs_class_names": None if known.names is None else known.names.roll(1, dims=1),
-        "needs_words": None if known.words is None else ~known.words,
-    }
+    others = {}
+    if known.names is not None:
+        others["needs_class_names"] = dataclasses.replace(known, names=known.names.roll(1, dims=1))
+    if known.words is not None and known.word_vectors is not None:
+        vectors = 1 - known.word_vectors
+        others["needs_words"] = dataclasses.replace(known, words=~known.words, word_vectors=vectors)
     for declared, other in others.items():
-        if other is None:
-            continue
-        changed = {"names" if declared == "needs_class_names" else "words": other}
-        found = _answer(
-            method, dataclasses.replace(shown, known=dataclasses.replace(known, **changed))
-        )
+        found = _answer(method, dataclasses.replace(shown, known=other))
         same = torch.equal(found, expected)
+        if same and declared == "needs_words" and method.learns_from != "nothing":
+            same = not _learns_words(make)
         require(not same, f"{declared} is True, but the scores are the same with others")
+
+
+def _learns_words(make: Make) -> bool:
+    """Return whether other words of the training images give another loss, or another state."""
+    left = []
+    for turned in (False, True):
+        method = built(make).train()
+        batch = _batch(method, seed=0)[1]
+        names = ("words", "support_words", "query_words")
+        words = {n: w ^ turned for n in names if (w := getattr(batch, n)) is not None}
+        with seeded(0):
+            loss = method.loss(dataclasses.replace(batch, **words)).detach()
+        left.append([loss, *method.state_dict().values()])
+    return not all(torch.equal(one, other) for one, other in zip(*left, strict=True))
 
 
 @suite.check(after=[check_scores])

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fsf_statistics.bias_words import KeywordRow, Keywords, keywords
     from fsf_statistics.breakdowns import Breakdown, breakdown
     from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare
+    from fsf_statistics.equal_tasks import labelled, labels_of, measures_named
     from fsf_statistics.error_slices import SliceRow, Slices, slices
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
@@ -86,9 +87,12 @@ __all__ = [
     "import_accuracies",
     "kept_pairs",
     "keywords",
+    "labelled",
     "labelled_results",
+    "labels_of",
     "limits_of",
     "mean_interval",
+    "measures_named",
     "options_of_tasks",
     "pilot_of",
     "plan_queries",
@@ -145,9 +149,12 @@ _HOME = {
     "import_accuracies": "imported_runs",
     "kept_pairs": "harm",
     "keywords": "bias_words",
+    "labelled": "equal_tasks",
     "labelled_results": "sources",
+    "labels_of": "equal_tasks",
     "limits_of": "headlines",
     "mean_interval": "means",
+    "measures_named": "equal_tasks",
     "options_of_tasks": "task_sets",
     "pilot_of": "query_variance",
     "plan_queries": "queries",
