@@ -314,6 +314,11 @@ class TestStore:
         assert len(AnswerStore("http://a/v1", "big", tmp_path).refreshed()) == 0
         assert stores[0].damaged == 0
 
+    def test_keeps_whatever_a_server_may_say(self, tmp_path: Path) -> None:
+        said = Answer("half of a pair \ud800, \u2028 and \x00", 1, 2, ({"\ud83d": -float("inf")},))
+        AnswerStore("http://a/v1", "tiny", tmp_path).add("x", said)
+        assert AnswerStore("http://a/v1", "tiny", tmp_path).refreshed().get("x") == said
+
     @pytest.mark.parametrize(
         "spoil",
         [
