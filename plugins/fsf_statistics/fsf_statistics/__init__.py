@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fsf_statistics.accuracies import Reading, read_accuracies
     from fsf_statistics.breakdowns import Breakdown, breakdown
     from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare
+    from fsf_statistics.equal_tasks import labelled, labels_of, measures_named
     from fsf_statistics.error_slices import SliceRow, Slices, slices
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
@@ -82,9 +83,12 @@ __all__ = [
     "headline_of_runs",
     "import_accuracies",
     "kept_pairs",
+    "labelled",
     "labelled_results",
+    "labels_of",
     "limits_of",
     "mean_interval",
+    "measures_named",
     "options_of_tasks",
     "pilot_of",
     "plan_queries",
@@ -138,9 +142,12 @@ _HOME = {
     "headline_of_runs": "headlines",
     "import_accuracies": "imported_runs",
     "kept_pairs": "harm",
+    "labelled": "equal_tasks",
     "labelled_results": "sources",
+    "labels_of": "equal_tasks",
     "limits_of": "headlines",
     "mean_interval": "means",
+    "measures_named": "equal_tasks",
     "options_of_tasks": "task_sets",
     "pilot_of": "query_variance",
     "plan_queries": "queries",

@@ -25,6 +25,9 @@ INSTRUCTION = (
     "nothing else."
 )
 
+_LONGEST = 256
+"""Characters of a class name, so that names are rows of a tensor."""
+
 Turn = tuple[str, list[Any]]
 """A role, ``user`` or ``assistant``, and texts and uint8 images ``(H, W, 3)`` as they are shown."""
 
@@ -95,9 +98,15 @@ class InContextMethod(FewShotMethod):
             self.register_buffer(name, values, persistent=False)
 
     def embed_names(self, names: Sequence[str]) -> Tensor:
-        """Return the code points of names, float ``(n, length)``, filled with zeros."""
-        length = max(map(len, names), default=0)
-        return torch.tensor([[*map(ord, name.ljust(length, "\0"))] for name in names]).float()
+        """Return the code points of names, float ``(n, 256)``, filled with zeros.
+
+        Raises:
+            OptionError: a name is longer than 256 characters.
+        """
+        if long := [name for name in names if len(name) > _LONGEST]:
+            raise OptionError(f"a class name must have at most {_LONGEST} characters: {long[0]!r}")
+        points = [[*map(ord, name.ljust(_LONGEST, "\0"))] for name in names]
+        return torch.tensor(points).float().view(-1, _LONGEST)
 
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
         """Score as ``scores_with`` does, with letters as labels."""

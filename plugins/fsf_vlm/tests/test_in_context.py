@@ -244,8 +244,15 @@ def letters() -> InContext:
     return InContext(model=str(path), labels="letters", instruction=TEXT, batch=128)
 
 
+def permuted() -> InContext:
+    path = tiny_path("llava")
+    return InContext(model=str(path), labels="permuted", instruction=TEXT, batch=128)
+
+
 @pytest.mark.slow
-@parametrize_with_checks([letters], {InContext: {"check_solves_toy_task": "random weights"}})
+@parametrize_with_checks(
+    [letters, permuted], {InContext: {"check_solves_toy_task": "random weights"}}
+)
 def test_conformance_of_the_method(make: Any, check: Any) -> None:
     check(make)
 
