@@ -48,15 +48,23 @@ class LocalModel:
         dtype: number format of the weights.
         rows: number of sequences per forward pass.
         shared: whether the keys and values of a task's support are computed once.
+        offline: make no network call.
 
     Raises:
         DataError: the model is missing, or does not answer questions about images.
     """
 
     def __init__(
-        self, name: str, revision: str | None, *, dtype: DtypeName, rows: int, shared: bool
+        self,
+        name: str,
+        revision: str | None,
+        *,
+        dtype: DtypeName,
+        rows: int,
+        shared: bool,
+        offline: bool,
     ) -> None:
-        self.folder = ModelFolder.find(name, revision, offline=False)
+        self.folder = ModelFolder.find(name, revision, offline=offline)
         self.config = load_config(self.folder)
         with shut_up():
             from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING

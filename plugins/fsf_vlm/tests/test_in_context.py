@@ -224,6 +224,24 @@ def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
         InContext(**{"model": "some/model", **options})
 
 
+def test_offline_no_model_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    asked: list[bool] = []
+
+    def note(name: str, *, local_files_only: bool, **_: Any) -> Any:
+        asked.append(local_files_only)
+        raise OSError
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", note)
+    for offline in (True, False):
+        backbone = Pixels(size=SIDE)
+        backbone.load_pretrained(offline=offline)
+        with pytest.raises(DataError, match="cannot be downloaded"):
+            InContext(model="some/model").build((3, SIDE, SIDE), 0, backbone)
+    assert asked == [True, False]
+
+
 def test_models_that_cannot_be_asked(tmp_path: Path) -> None:
     from transformers import BertConfig
 
