@@ -157,8 +157,8 @@ class CoOp(_PromptLearning):
         def logits(context: Tensor, of: Tensor) -> Tensor:
             placed = context[:, None].expand(-1, way, -1, -1).flatten(0, 1)
             texts = self._tower.features_in_context(tokens.flatten(0, 1), placed)
-            texts = functional.normalize(texts, dim=1).to(of.dtype).unflatten(0, (-1, way))
-            return scale * of @ texts.mT
+            texts = functional.normalize(texts, dim=1).to(of.dtype)
+            return scale * of @ texts.reshape(-1, way, texts.shape[1]).mT
 
         passes = next(number for least, number in _PASSES if shot >= least)
         found = fitted(
@@ -259,5 +259,5 @@ class CoCoOp(_PromptLearning):
         placed = contexts[:, :, None].expand(-1, -1, way, -1, -1).flatten(0, 2)
         read = tokens[:, None].expand(-1, n, -1, -1, -1).flatten(0, 2)
         texts = functional.normalize(self._tower.features_in_context(read, placed), dim=1)
-        texts = texts.to(items.dtype).unflatten(0, (tasks, n, way))
-        return self._scale * (texts @ items[..., None])[..., 0]
+        texts = texts.to(items.dtype).reshape(tasks, n, way, -1)
+        return self._scale * (texts @ items[..., None]).squeeze(3)
