@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fsf_vlm._pixels import Pixels
 from fsframework.interfaces import Backbone, FewShotMethod, Known, OptionError, check_at_least
 from fsframework.values import UInt8Array, digest_of
 
@@ -98,6 +97,8 @@ class InContextMethod(FewShotMethod):
 
         A run with ``--offline`` tells this the backbone ``pixels``, which tells the method.
         """
+        from fsf_vlm._pixels import Pixels
+
         del item_shape, n_base_classes
         self.offline = isinstance(backbone, Pixels) and backbone.offline
         for name in ("mean", "std"):

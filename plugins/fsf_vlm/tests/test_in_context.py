@@ -104,7 +104,13 @@ def plain(folder: Path, images: list[Tensor], labels: list[str], text: str) -> T
     return torch.tensor(found)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("idefics3", "lfm2-vl")))
+        for kind in KINDS
+    ],
+)
 def test_scores_are_the_likelihoods_of_a_plain_form(kind: str, talks: list[Any]) -> None:
     folder = tiny(kind)
     support, query = episode(shot=1, n=3)
