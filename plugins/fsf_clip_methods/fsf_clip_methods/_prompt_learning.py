@@ -24,8 +24,9 @@ _BATCH = 32
 _PASSES = ((8, 200), (2, 100), (1, 50))
 """The least number of shots for a number of passes over the support."""
 _REDUCTION = 16
-_TEXTS_AT_ONCE = 4096
-"""Texts in a pass through the text tower, whose activations a step of the fit must remember."""
+_TEXTS_AT_ONCE = 256
+"""Texts in a pass through the text tower. A step of the fit remembers the activations of each: about
+17 MB of CLIP ViT-B with 40 tokens."""
 
 
 class _PromptLearning(Named):
