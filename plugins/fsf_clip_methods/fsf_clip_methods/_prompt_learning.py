@@ -25,8 +25,8 @@ _PASSES = ((8, 200), (2, 100), (1, 50))
 """The least number of shots for a number of passes over the support."""
 _REDUCTION = 16
 _TEXTS_AT_ONCE = 256
-"""Texts in a pass through the text tower. A step of the fit remembers the activations of each: about
-17 MB of CLIP ViT-B with 40 tokens."""
+"""Texts in a pass through the text tower. A step of the fit keeps the activations of each, about
+17 MB for 40 tokens through the text tower of CLIP ViT-B."""
 
 
 class _PromptLearning(Named):
