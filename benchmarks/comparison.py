@@ -30,16 +30,13 @@ from _options import positive
 from scipy import stats
 
 from fsf_statistics import mean_interval
-from fsframework.statistics.comparison import TaskValues, compare_methods
-from fsframework.statistics.differences import (
-    ComparisonOptions,
-    benjamini_hochberg,
-    differences,
-    holm,
-)
+from fsf_statistics.adjusting import benjamini_hochberg, holm
+from fsf_statistics.comparing import compare_methods
+from fsframework.statistics.differences import ComparisonOptions, differences
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.statistics.measures import Measure
+from fsframework.statistics.task_values import TaskValues
 from fsframework.values import Outcomes, TaskSet
 
 METHODS, TASKS, RESAMPLES = 10, 3_000, 10_000

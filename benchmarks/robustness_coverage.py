@@ -25,8 +25,8 @@ from _options import positive
 from scipy import special
 
 from fsf_statistics import effective_robustness
+from fsf_statistics.adjusting import holm
 from fsf_statistics.robustness import CellsOfModel, Line, contrasts_of
-from fsframework.statistics.differences import holm
 from fsframework.values import ArmOutcomes, Arms, Contrast, ImagePool, Outcomes, TaskSet
 
 Array = np.ndarray

@@ -61,6 +61,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     "runs remove": ("fsf_tools.remove_run",),
     "runs repeat": ("fsf_tools.repeat_run",),
     "runs show": ("fsf.load_run",),
+    "slices": ("fsf_statistics.slices",),
     "sweep": ("fsf.sweep",),
     "sweep status": ("fsf_tools.sweep_status",),
     "table": ("fsf_reports.table", "fsf_reports.save_tables"),

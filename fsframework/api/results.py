@@ -1,4 +1,4 @@
-"""Estimates of outcomes, and their comparison."""
+"""Estimates of outcomes, and what can be compared."""
 
 from __future__ import annotations
 
@@ -8,37 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from fsframework.api.components import component
-from fsframework.api.headlines import limits_told
 from fsframework.api.running import Run, load_run, load_runs, runs
-from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, OptionError, RecordError
 from fsframework.interfaces.statistic import Statistic
 from fsframework.records import RECORD_NAME, RunRecord, read_outcomes
-from fsframework.statistics.comparison import (
-    Comparison,
-    MeasureComparison,
-    compare_methods,
-    values_of,
-)
-from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import Interval, IntervalChoice
 from fsframework.statistics.facts import options_told
-from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure, measures_named
 from fsframework.statistics.results import (
     MethodResult,
-    cautions_of,
-    comparable,
-    grouped_by_tasks,
     joined_over_seeds,
 )
 from fsframework.values import ArmOutcomes, Estimates, ImagePool
 
 __all__ = [
     "Comparable",
-    "Comparison",
-    "compare",
     "estimate",
     "finished_of",
     "method_result",
@@ -133,106 +118,6 @@ def estimate(
     return Estimates(estimates_of(statistics, result, choice))
 
 
-def compare(  # noqa: PLR0913 - an option each
-    results: Iterable[Comparable] | Mapping[str, Comparable],
-    statistic: Any | Sequence[Any] | None = None,
-    *,
-    interval: Interval = "student-t",
-    level: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
-    baseline: str | None = None,
-    by_tasks: bool = False,
-    pool: ImagePool | None = None,
-    runs_dir: str | Path | None = None,
-    plugins: Sequence[str | Path] = (),
-) -> Comparison:
-    """Compare methods on equal tasks, pair by pair.
-
-    Values are paired task by task. Where the arms of a gap are pairs of tasks, so are the gaps;
-    otherwise the difference of two gaps has Welch's interval. A gap is positive where the tested
-    arm is worse, so a higher gap is worse.
-
-    Runs that differ only in their training seed count as one method, unless they have labels of
-    their own. Seeds and tasks are then crossed random effects: tasks of two methods are paired,
-    their seeds never, and the interval adds the variance between seeds. See
-    ``Runs.over_seeds``.
-
-    Caveats: intervals cover other tasks, and other images only where they are open; they cover
-    retrained models only for methods with several seeds. A note names methods with one seed next to
-    others with several: their intervals speak of these weights. Judge many pairs by ``p_holm`` or
-    ``p_bh``, not by ``p``.
-
-    Args:
-        results: runs, their folders, names or beginnings of names, selectors (``shot=5``: all
-            runs that match), folders of runs; or a mapping of labels to these or to what
-            ``fsframework.evaluate`` returned.
-        statistic: names of statistics, each compared in every arm (``wacc``), or of measures
-            (``wacc-biased``, ``wacc-gap``; ``gap`` is ``wacc-gap``); or a mapping of a name and
-            options, a class, an instance; or several. By default Acc and wAcc in every arm, and
-            the gap of wAcc.
-        interval: ``student-t``; ``percentile`` or ``bca``, bootstraps of the tasks; ``image-level``
-            or ``class-level``, open intervals for uniformly drawn tasks that share images; only
-            ``student-t`` where a method has several seeds.
-        level: confidence level, 0 < level < 1.
-        resamples: of the bootstraps; ``seed`` their seed.
-        baseline: label of a method that the others are compared with.
-        by_tasks: compare within each set of equal tasks, instead of refusing different ones.
-        pool: that the tasks of outcomes were drawn from, for ``image-level`` and ``class-level``;
-            not needed for runs.
-        runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
-        plugins: Python files whose plugin classes are loaded too.
-
-    Raises:
-        DataError: the tasks differ, or a requested statistic cannot be computed.
-        OptionError: a measure is unknown, or an option is out of range.
-        RecordError: a run does not exist, or has no outcomes.
-
-    >>> import fsframework as fsf
-    >>> data = {"name": "planted", "n_per_class": 12, "size": 16}
-    >>> arms = fsf.draw("random", fsf.pool(data), tasks=30, way=2, shot=1, queries=4)
-    >>> models = {name: fsf.model(name) for name in ("ncc", "logistic")}
-    >>> outcomes = {name: fsf.evaluate(model, arms, data) for name, model in models.items()}
-    >>> found = fsf.compare(outcomes, "acc")
-    >>> [(pair.first, pair.second, pair.difference.n_tasks) for pair in found.pairs]
-    [('ncc', 'logistic', 30)]
-    """
-    session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
-    how = ComparisonOptions(IntervalChoice(level, interval), resamples, seed, baseline)
-    results, unfinished = finished_of(results, session.workspace.runs)
-    found = joined_over_seeds(list(results_of(results, session.workspace.runs, pool)))
-    if not found:
-        raise OptionError("a comparison needs at least two methods, and none is given")
-    if len(found) == 1 and found[0].other_seeds:
-        raise OptionError(
-            f"all {len(found[0].models)} runs differ only in their training seed and count as one "
-            "method; give each a label of its own to compare them with each other"
-        )
-    requests = statistic if isinstance(statistic, (list, tuple)) else [statistic]
-    asked = [one for one in requests if one is not None]
-    groups = grouped_by_tasks(found) if by_tasks else [found]
-    # A baseline that no group has is refused when methods are compared.
-    groups = [group for group in groups if baseline in [one.label for one in group]] or groups
-    parts: list[MeasureComparison] = []
-    notes: list[str] = [unfinished] if unfinished else []
-    cautions: dict[str, tuple[str, ...]] = {}
-    for group in groups:
-        if by_tasks and len(group) < 2:
-            continue
-        chosen = comparable(group)
-        made, left_out = _compared(asked, session.registry, chosen, how)
-        parts, notes = [*parts, *made], [*notes, *left_out]
-        for label, said in cautions_of({one.label: one.records for one in chosen}).items():
-            cautions[label] = tuple(dict.fromkeys((*cautions.get(label, ()), *said)))
-    single = [group[0].label for group in groups if by_tasks and len(group) < 2]
-    if alone := list(dict.fromkeys(single)):
-        some = ", ".join(alone[:4]) + (f" and {len(alone) - 4} more" if len(alone) > 4 else "")
-        notes.append(f"no other method was tested on the tasks of {some}")
-    if not parts:
-        raise OptionError("no two of these methods have the same tasks")
-    return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), cautions)
-
-
 def method_result(run: Run) -> MethodResult:
     """Return a run as one result, of one model or of those of several seeds.
 
@@ -308,7 +193,7 @@ def results_of(
     """Yield results with their labels.
 
     Args:
-        given: what ``compare`` takes.
+        given: what ``fsframework.compare`` takes.
         folder: of runs given by name.
         pool: that the tasks of outcomes were drawn from, if it is known.
 
@@ -343,48 +228,3 @@ def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResu
         return [MethodResult(label, dict(one), one.arms)]
     found, _ = finished_of(one, folder)
     return [_of_run(each if isinstance(each, Run) else load_run(each, folder)) for each in found]
-
-
-def _compared(
-    asked: Sequence[Any],
-    registry: Registry,
-    results: Sequence[MethodResult],
-    how: ComparisonOptions,
-) -> tuple[list[MeasureComparison], list[str]]:
-    """Compare results on equal tasks in each measure; also return what is left out."""
-    arms, contrast = list(results[0].outcomes), results[0].contrast
-    made: dict[str, Statistic] = {}
-    names: list[str] = []
-    for request in asked:
-        own = {} if isinstance(request, str) else statistics_of(registry, request, results)
-        made |= own
-        names += own or [request]
-    usual = [*DEFAULT_STATISTICS, *([] if contrast is None else ["gap"])]
-    known = dict.fromkeys([*registry.names("statistic"), *made, *DEFAULT_STATISTICS])
-    measures = measures_named(names or usual, list(known), arms, contrast)
-    labels, found, left_out = [one.label for one in results], [], []
-    for measure in measures:
-        if measure.statistic not in made:
-            made |= statistics_of(registry, measure.statistic, results)
-        try:
-            values = values_of(results, measure, made[measure.statistic])
-        except DataError as error:
-            if names:
-                raise DataError(f"{measure.name} cannot be compared: {error}") from None
-            left_out.append(f"without {measure.name}: {error}")
-            continue
-        one = compare_methods(labels, values, how)
-        limits = _limits(results, measure, made[measure.statistic]) if measure.is_gap else ()
-        found.append(dataclasses.replace(one, limits=tuple(limits)))
-    if not found:
-        raise DataError("nothing can be compared: " + "; ".join(left_out))
-    return found, left_out
-
-
-def _limits(results: Sequence[MethodResult], gap: Measure, statistic: Statistic) -> Iterator[str]:
-    """Yield what the gaps of methods do not say, as their headline does."""
-    labels, arms = [one.label for one in results], [Measure(gap.statistic, (a,)) for a in gap.arms]
-    control, tested = (compare_methods(labels, values_of(results, a, statistic)) for a in arms)
-    if len(set(control.groups.values())) > 1:
-        yield f"The gaps do not rank these methods, whose {control.measure.name} differs."
-    yield from limits_told({p.measure.name: p.values for p in (control, tested)}, gap.arms)

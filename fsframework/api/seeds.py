@@ -11,10 +11,10 @@ from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.errors import FsfError, OptionError, RecordError, argument
 from fsframework.interfaces.statistic import Statistic
-from fsframework.statistics.comparison import TWO_SEEDS
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.results import grouped_by_seeds
+from fsframework.statistics.task_values import TWO_SEEDS
 from fsframework.values import Estimate, Estimates
 
 __all__ = ["joined"]

@@ -49,7 +49,8 @@ class MethodWrapper(FewShotMethod):
         if own and not known and (base.needs_class_names or base.needs_words):
             what = "class names" if base.needs_class_names else "words of images"
             raise OptionError(
-                f"{type(self).__name__} passes no {what} on, and {type(base).__name__} needs them"
+                f"base must not need {what}, which {type(self).__name__} does not pass on, but "
+                f"{type(base).__name__} does"
             )
 
     @property

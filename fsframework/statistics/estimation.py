@@ -8,11 +8,11 @@ import numpy as np
 
 from fsframework.errors import DataError
 from fsframework.interfaces.statistic import Statistic
-from fsframework.statistics.comparison import estimates_of_methods, values_of
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import measures_of
 from fsframework.statistics.results import MethodResult
+from fsframework.statistics.task_values import estimates_of_methods, values_of
 from fsframework.values import Estimate, Outcomes
 
 __all__ = ["FEWEST_ANSWERS", "estimates_of", "saturation"]

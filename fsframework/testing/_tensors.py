@@ -27,6 +27,8 @@ def require_close(found: Tensor, expected: Tensor, message: str) -> None:
     """
     shapes = tuple(found.shape), tuple(expected.shape)
     require(shapes[0] == shapes[1], f"{message}: shape {shapes[0]}, not {shapes[1]}")
+    if not expected.numel():
+        return
     spread = (expected.max() - expected.min()).item()
     allowed = _RELATIVE * spread + _FLOAT_NOISE * expected.abs().max().item()
     apart = (found - expected).abs().max().item()

@@ -260,6 +260,35 @@ def check_encode(make: Make) -> None:
     require_close(alone, together, "images one by one are encoded differently than in a batch")
 
 
+@suite.check(after=[check_encode])
+def check_text_features(make: Make) -> None:
+    """``text_features`` gives vectors of the length of ``encode``, each text by itself.
+
+    A backbone that does not declare ``reads_text`` is not asked.
+    """
+    backbone = _made(make)
+    require(isinstance(backbone.reads_text, bool), "reads_text must be True or False")
+    if not backbone.reads_text:
+        raise NotApplicable("it reads no text")
+    texts = ("a photo of a bird", "dog", "A small red sail boat on the sea.")
+    with torch.no_grad():
+        width = backbone.encode(_images(backbone.preprocessing.size)).shape[1]
+        note_call(f"text_features({len(texts)} texts)")
+        together = backbone.text_features(texts)
+        again = backbone.text_features(texts)
+        alone = torch.cat([backbone.text_features([text]) for text in texts])
+        backwards = backbone.text_features(texts[::-1]).flip(0)
+    require(
+        together.shape == (len(texts), width) and together.is_floating_point(),
+        f"text_features must be floats of shape ({len(texts)}, {width}), the length of encode, "
+        f"not {together.dtype} of {tuple(together.shape)}",
+    )
+    require(together.isfinite().all(), "text_features must be finite")
+    require_close(again, together, "the same texts get other features a second time")
+    require_close(alone, together, "texts one by one get other features than in a batch")
+    require_close(backwards, together, "texts in reverse order get other features")
+
+
 @suite.check(after=[check_maps, check_other_sizes])
 def check_no_memory(make: Make) -> None:
     """In evaluation mode the same images give the same maps again, whatever came before."""

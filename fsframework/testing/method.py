@@ -2,7 +2,8 @@
 
 Items are vectors ``(32,)``, maps ``(32, 5, 5)`` or images ``(3, 20, 20)``, as the method
 ``consumes``; images go through ``ToyBackbone``, in training only for a method that
-``trains_on_images``. Every class is a cluster around its own centre.
+``trains_on_images``. Every class is a cluster around its own centre, and has a name whose text
+features are that centre. The words of support images are drawn at random.
 Scoring runs in evaluation mode under ``torch.no_grad``, on the items that ``embed`` returns; a
 method that adapts by gradients enables them itself. Scores are compared to within a thousandth of
 their range, in float32.
@@ -13,7 +14,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Callable
+import re
+import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +27,7 @@ from torch.nn import functional
 from fsframework._calls import seeded
 from fsframework.errors import OptionError
 from fsframework.interfaces.backbone import Backbone, Preprocessing
-from fsframework.interfaces.method import Batch, FewShotMethod
+from fsframework.interfaces.method import Batch, FewShotMethod, Known
 from fsframework.interfaces.views import ViewMaker, Views
 from fsframework.interfaces.wrapping import MethodWrapper
 from fsframework.testing._example import note_call, shown, size
@@ -32,7 +35,7 @@ from fsframework.testing._meta import fault_on_meta, mixes_devices
 from fsframework.testing._suite import Make, NotApplicable, Suite, require
 from fsframework.testing._tensors import require_close, snapshot, usual_settings
 
-__all__ = ["ITEM_SHAPES", "Episode", "ToyBackbone", "built", "suite", "toy_episode"]
+__all__ = ["ITEM_SHAPES", "TOY_NAMES", "Episode", "ToyBackbone", "built", "suite", "toy_episode"]
 
 suite = Suite(FewShotMethod)
 
@@ -43,7 +46,14 @@ ITEM_SHAPES: dict[str, tuple[int, ...]] = {
 }
 """Shape of a toy item of each kind; ``ToyBackbone`` turns the images into the maps."""
 
-_N_BASE = 11
+TOY_NAMES = (
+    *("anchor", "bottle", "candle", "drum", "engine", "feather", "guitar", "hammer", "island"),
+    *("jacket", "kettle"),
+)
+"""Names of the toy classes, which ``ToyBackbone`` can read."""
+
+_WORDS = ("dusk", "fog", "grass", "mud", "sand", "snow")
+_N_BASE = len(TOY_NAMES)
 _SOLVED = 0.8
 _ROUNDS, _STEPS_A_ROUND = 4, 15
 _QUERIES = 75
@@ -52,9 +62,14 @@ _TASKS = {"vectors": (64, 75), "maps": (64, 5), "images": (8, 5)}
 
 
 class ToyBackbone(Backbone):
-    """Two convolution blocks, 3 -> 16 -> 32 channels, each halving height and width."""
+    """Two convolution blocks, 3 -> 16 -> 32 channels, each halving height and width.
+
+    The features of a text are the sum of those of its words: of a toy class, the centre of its
+    toy vectors; of another word, a small vector of its own.
+    """
 
     preprocessing = Preprocessing(size=20)
+    reads_text = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,6 +79,31 @@ class ToyBackbone(Backbone):
         """Map images ``(n, 3, H, W)`` to ``(n, 32, H // 4, W // 4)``."""
         maps: Tensor = self.blocks(images)
         return maps
+
+    def text_features(self, texts: Sequence[str]) -> Tensor:
+        """Map texts to the sums of the features of their words, ``(n, 32)``."""
+        centres = self._named()
+        rows = [centres.new_zeros(centres.shape[1]) for _ in texts]
+        for row, text in enumerate(texts):
+            for word in re.findall(r"\w+", text.lower()):
+                if word in TOY_NAMES:
+                    rows[row] = rows[row] + centres[TOY_NAMES.index(word)]
+                else:
+                    own = torch.Generator().manual_seed(zlib.crc32(word.encode()))
+                    drawn = 0.05 * torch.randn(len(rows[row]), generator=own)
+                    rows[row] = rows[row] + drawn.to(centres)
+        return torch.stack(rows)
+
+    def _named(self) -> Tensor:
+        """Return the features of the names of the classes."""
+        return _centres("vectors").to(next(self.parameters()))
+
+
+class _ImageReader(ToyBackbone):
+    """Gives each name the encoded image of its class's centre, where items are encoded images."""
+
+    def _named(self) -> Tensor:
+        return self.encode(_centres("images").to(next(self.parameters())))
 
 
 def _block(before: int, after: int) -> nn.Sequential:
@@ -160,49 +200,123 @@ def toy_episode(
 
 def _items(consumes: str, classes: Tensor, noise: float, generator: torch.Generator) -> Tensor:
     """Return items around their classes' centres, ``(*classes.shape, *item)``."""
-    shape = ITEM_SHAPES[consumes]
+    spread = noise * torch.randn(*classes.shape, *ITEM_SHAPES[consumes], generator=generator)
+    items = _centres(consumes)[classes] + spread
+    return items if consumes == "images" else items.relu()
+
+
+def _centres(consumes: str) -> Tensor:
+    """Return the centre of each class, ``(11, *item)``; of maps, of one pixel."""
     if consumes == "images":
         fixed = torch.Generator().manual_seed(0)
         coarse = 1.5 * torch.randn(_N_BASE, 3, 4, 4, generator=fixed)
-        centres = coarse.repeat_interleave(5, dim=2).repeat_interleave(5, dim=3)
-        return centres[classes] + noise * torch.randn(*classes.shape, *shape, generator=generator)
+        return coarse.repeat_interleave(5, dim=2).repeat_interleave(5, dim=3)
     # As after a ReLU: no value is negative, and each class has channels that others lack.
+    shape = ITEM_SHAPES[consumes]
     centres = 3 * torch.eye(_N_BASE).repeat(1, 3)[:, : shape[0]]
-    centres = centres.reshape(_N_BASE, shape[0], *[1] * (len(shape) - 1))
-    spread = noise * torch.randn(*classes.shape, *shape, generator=generator)
-    return (centres[classes] + spread).relu()
+    return centres.reshape(_N_BASE, shape[0], *[1] * (len(shape) - 1))
 
 
 def built(make: Make, seed: int = 0) -> FewShotMethod:
     """Return a method in evaluation mode, built for toy items, with weights drawn from the seed."""
     with seeded(seed):
         method: FewShotMethod = make()
-        method.build(ITEM_SHAPES[method.consumes], _n_base(method), ToyBackbone())
+        _build(method)
     return method.eval()
+
+
+def _build(method: FewShotMethod) -> ToyBackbone:
+    """Build a method for toy items, and return its backbone."""
+    on_images = method.trains_on_images or method.consumes == "images"
+    backbone = _ImageReader() if on_images else ToyBackbone()
+    method.read_with(backbone)
+    method.build(ITEM_SHAPES[method.consumes], _n_base(method), backbone)
+    return backbone
 
 
 def _n_base(method: FewShotMethod) -> int:
     return _N_BASE if method.uses_labels and method.learns_from != "nothing" else 0
 
 
-def _embedded(method: FewShotMethod, episode: Episode) -> tuple[Tensor, Tensor]:
+_ALL = slice(None)
+_Part = slice | list[int] | Tensor
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What ``scores_with`` is shown of tasks: embedded support and queries, and what is known."""
+
+    support: Tensor
+    query: Tensor
+    known: Known
+
+    def of(
+        self,
+        *,
+        tasks: _Part = _ALL,
+        ways: _Part = _ALL,
+        shots: _Part = _ALL,
+        queries: _Part = _ALL,
+    ) -> _Shown:
+        """Return some tasks, ways, shots and queries, in an order."""
+        names, words = self.known.names, self.known.words
+        return _Shown(
+            self.support[tasks][:, ways][:, :, shots],
+            self.query[tasks][:, queries],
+            Known(
+                None if names is None else names[tasks][:, ways],
+                None if words is None else words[tasks][:, ways][:, :, shots],
+                self.known.word_vectors,
+            ),
+        )
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> _Shown:
+        """Return all its tensors, changed."""
+        found = {field: getattr(self.known, field) for field in ("names", "words", "word_vectors")}
+        known = {name: change(one) for name, one in found.items() if one is not None}
+        return _Shown(change(self.support), change(self.query), Known(**known))
+
+
+def _embedded(method: FewShotMethod, episode: Episode) -> _Shown:
     """Embed once, so a fault of ``embed`` is not taken for one of ``scores``."""
     note_call(f"embed_episode(batch) of support {_of(episode.support)}, query {_of(episode.query)}")
     with torch.no_grad():
         batch = Batch(support=episode.support.clone(), query=episode.query.clone())
         support, query = copy.deepcopy(method).embed_episode(batch)
-    return support, query
+    return _Shown(support, query, _known(method, episode))
 
 
-def _answer(method: FewShotMethod, support: Tensor, query: Tensor) -> Tensor:
-    """Score with copies of the method and of its inputs, so neither can change."""
-    return _score(copy.deepcopy(method), support.clone(), query.clone())
-
-
-def _score(method: FewShotMethod, support: Tensor, query: Tensor) -> Tensor:
-    note_call(f"scores(support {_of(support)}, query {_of(query)})")
+def _known(method: FewShotMethod, episode: Episode) -> Known:
+    """Return what a method asks to know of an episode."""
+    names = words = vectors = None
     with torch.no_grad():
-        scores: Tensor = method.scores(support, query)
+        if method.needs_class_names:
+            note_call(f"embed_names({len(TOY_NAMES)} names)")
+            names = copy.deepcopy(method).embed_names(TOY_NAMES)[episode.classes]
+        if method.needs_words:
+            note_call(f"embed_words({len(_WORDS)} words)")
+            vectors = copy.deepcopy(method).embed_words(_WORDS)
+            words = _drawn_words(episode.support.shape[:3], len(episode.classes))
+    return Known(names, words, vectors)
+
+
+def _drawn_words(shape: Sequence[int], seed: int = 0) -> Tensor:
+    """Return which words images have, bool ``(*shape, w)``."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, len(_WORDS), generator=generator) < 0.5
+
+
+def _answer(method: FewShotMethod, shown: _Shown) -> Tensor:
+    """Score with copies of the method and of its inputs, so neither can change."""
+    return _score(copy.deepcopy(method), shown.mapped(Tensor.clone))
+
+
+def _score(method: FewShotMethod, shown: _Shown) -> Tensor:
+    told = [what for what in ("names", "words") if getattr(shown.known, what) is not None]
+    of = f"support {_of(shown.support)}, query {_of(shown.query)}"
+    note_call(f"scores_with({of}, {' and '.join(told)})" if told else f"scores({of})")
+    with torch.no_grad():
+        scores: Tensor = method.scores_with(shown.support, shown.query, shown.known)
     return scores
 
 
@@ -235,6 +349,8 @@ def check_declarations(make: Make) -> None:
         ("trains_on_images", (False, True)),
         ("transductive", (False, True)),
         ("weightless", (False, True)),
+        ("needs_class_names", (False, True)),
+        ("needs_words", (False, True)),
     ):
         value = getattr(method, name)
         require(value in known, f"{name} must be one of {known}, not {value!r}")
@@ -264,8 +380,7 @@ def _check_views(method: FewShotMethod) -> None:
 def check_weightless(make: Make) -> None:
     """A method is ``weightless`` if and only if it has no weights of its own once built."""
     method: FewShotMethod = make()
-    backbone = ToyBackbone()
-    method.build(ITEM_SHAPES[method.consumes], _n_base(method), backbone)
+    backbone = _build(method)
     held = {id(p) for p in backbone.parameters()}
     own = [name for name, p in method.named_parameters() if id(p) not in held]
     require(not (own and method.weightless), f"weightless is True, but it has weights: {own[:3]}")
@@ -289,10 +404,10 @@ def check_scores(make: Make) -> None:
     """``scores`` returns finite floats ``(tasks, n, way)``, the same again for the same tasks."""
     method = built(make)
     episode = _episode(method)
-    found = _answer(method, *_embedded(method, episode))
+    found = _answer(method, _embedded(method, episode))
     _require_scores(found, episode)
     require_close(
-        _answer(method, *_embedded(method, episode)),
+        _answer(method, _embedded(method, episode)),
         found,
         "the same tasks get other scores a second time (does it draw random numbers?)",
     )
@@ -304,32 +419,34 @@ def check_other_shapes(make: Make) -> None:
     method = built(make)
     for tasks, way, shot, n in ((1, 2, 1, 11), (2, 2, 3, 5), (4, 7, 1, 1), (2, 7, 3, 11)):
         episode = _episode(method, tasks=tasks, way=way, shot=shot, n=n)
-        _require_scores(_answer(method, *_embedded(method, episode)), episode)
+        _require_scores(_answer(method, _embedded(method, episode)), episode)
 
 
 @suite.check(after=[check_scores])
 def check_way_order(make: Make) -> None:
     """Permuting the ways permutes the scores, unless the method has an ``n_way``.
 
-    Ways with the same support get the same scores, so that no tie goes to the first way.
+    Their names and words move with them. Ways with the same support, name and words get the same
+    scores, so that no tie goes to the first way.
     """
     method = built(make)
     if method.n_way is not None:
         raise NotApplicable(f"its weights are for {method.n_way} ways in a fixed order")
-    support, query = _embedded(method, _episode(method, shot=5, n=_QUERIES))
-    order = [way for way in (1, 4, 3, 0, 2) if way < support.shape[1]]
+    shown = _embedded(method, _episode(method, shot=5, n=_QUERIES))
+    order = [way for way in (1, 4, 3, 0, 2) if way < shown.support.shape[1]]
     wide = _embedded(method, _episode(method, way=_N_BASE, tasks=1, n=_N_BASE))
+    ways = wide.support.shape[1]
     require_close(
-        _answer(method, wide[0].flip(1), wide[1]),
-        _answer(method, *wide).flip(2),
-        f"of {wide[0].shape[1]} ways, reversing them does not reverse the scores",
+        _answer(method, wide.of(ways=_reversed(ways))),
+        _answer(method, wide).flip(2),
+        f"of {ways} ways, reversing them does not reverse the scores",
     )
     require_close(
-        _answer(method, support[:, order], query),
-        _answer(method, support, query)[:, :, order],
+        _answer(method, shown.of(ways=order)),
+        _answer(method, shown)[:, :, order],
         f"taking the ways in the order {order} does not permute the scores",
     )
-    alike = _answer(method, support[:, :1].expand_as(support), query)
+    alike = _answer(method, shown.of(ways=[0] * len(order)))
     apart = (alike.amax(dim=2) - alike.amin(dim=2)).max()
     scale = max(1.0, alike.abs().max().item())
     # What is larger breaks no tie: votes of the nearest image, for one, or a support that is read
@@ -340,15 +457,19 @@ def check_way_order(make: Make) -> None:
     )
 
 
+def _reversed(count: int) -> list[int]:
+    return [*range(count)][::-1]
+
+
 @suite.check(after=[check_scores])
 def check_n_way(make: Make) -> None:
     """A method with an ``n_way`` refuses another number of ways with an ``OptionError``."""
     method = built(make)
     if method.n_way is None:
         raise NotApplicable("it takes any number of ways")
-    support, query = _embedded(method, toy_episode(method.consumes, way=method.n_way + 1))
+    shown = _embedded(method, toy_episode(method.consumes, way=method.n_way + 1))
     try:
-        _answer(method, support, query)
+        _answer(method, shown)
     except OptionError:
         return
     require(False, f"with n_way = {method.n_way}, it must refuse {method.n_way + 1} ways")
@@ -358,11 +479,11 @@ def check_n_way(make: Make) -> None:
 def check_shot_order(make: Make) -> None:
     """The order of a class's support images does not matter."""
     method = built(make)
-    support, query = _embedded(method, _episode(method, shot=5, n=_QUERIES))
-    order = [shot for shot in (1, 4, 3, 0, 2) if shot < support.shape[2]]
+    shown = _embedded(method, _episode(method, shot=5, n=_QUERIES))
+    order = [shot for shot in (1, 4, 3, 0, 2) if shot < shown.support.shape[2]]
     require_close(
-        _answer(method, support[:, :, order], query),
-        _answer(method, support, query),
+        _answer(method, shown.of(shots=order)),
+        _answer(method, shown),
         f"the order {order} of the shots gives different scores",
     )
 
@@ -373,14 +494,14 @@ def check_queries_independent(make: Make) -> None:
     method = built(make)
     if method.transductive:
         raise NotApplicable("it is transductive")
-    support, query = _embedded(method, _episode(method, tasks=2, n=_QUERIES))
-    together, n = _answer(method, support, query), query.shape[1]
+    shown = _embedded(method, _episode(method, tasks=2, n=_QUERIES))
+    together, n = _answer(method, shown), shown.query.shape[1]
     for begin, end in ((0, 1), (1, 2), (37, 38), (74, 75), (0, 40), (40, 75)):
         if begin >= n:
             continue
         which = f"query {begin} gets" if end == begin + 1 else f"queries {begin} to {end - 1} get"
         require_close(
-            _answer(method, support, query[:, begin:end]),
+            _answer(method, shown.of(queries=slice(begin, end))),
             together[:, begin:end],
             f"{which} other scores alone than among {n} (is the method transductive?)",
         )
@@ -390,30 +511,30 @@ def check_queries_independent(make: Make) -> None:
 def check_query_order(make: Make) -> None:
     """Permuting the queries permutes the scores, of a transductive method too."""
     method = built(make)
-    support, query = _embedded(method, _episode(method, tasks=2, n=_QUERIES))
-    order = torch.randperm(query.shape[1], generator=torch.Generator().manual_seed(0))
+    shown = _embedded(method, _episode(method, tasks=2, n=_QUERIES))
+    order = torch.randperm(shown.query.shape[1], generator=torch.Generator().manual_seed(0))
     require_close(
-        _answer(method, support, query[:, order]),
-        _answer(method, support, query)[:, order],
+        _answer(method, shown.of(queries=order)),
+        _answer(method, shown)[:, order],
         "permuting the queries does not permute the scores",
     )
 
 
 @suite.check(after=[check_scores])
 def check_tasks_independent(make: Make) -> None:
-    """The tasks of a batch do not influence each other."""
+    """The tasks of a batch, with their names and words, do not influence each other."""
     method = built(make)
     embeds_images = method.consumes == "images" and method.embeds
     tasks, n = _TASKS["maps" if embeds_images else method.consumes]
-    support, query = _embedded(method, _episode(method, tasks=tasks, n=n))
-    together, tasks = _answer(method, support, query), len(support)
+    shown = _embedded(method, _episode(method, tasks=tasks, n=n))
+    together, tasks = _answer(method, shown), len(shown.support)
     for i in sorted({0, min(1, tasks - 1), tasks - 1}):
         require_close(
-            _answer(method, support[i : i + 1], query[i : i + 1]),
+            _answer(method, shown.of(tasks=slice(i, i + 1))),
             together[i : i + 1],
             f"task {i} gets other scores alone than among {tasks}",
         )
-    backwards = _answer(method, support.flip(0), query.flip(0)).flip(0)
+    backwards = _answer(method, shown.of(tasks=_reversed(tasks))).flip(0)
     require_close(backwards, together, "in reverse order, tasks get other scores")
 
 
@@ -425,10 +546,8 @@ def check_no_memory(make: Make) -> None:
     a, b = _embedded(method, first), _embedded(method, second)
     with torch.no_grad():
         alone = copy.deepcopy(method).embed(second.query[0][:7].clone())
-    expected = _answer(method, *b)
-    before = _score(method, *(part.clone() for part in a))
-    between = _score(method, *(part.clone() for part in b))
-    again = _score(method, *(part.clone() for part in a))
+    expected = _answer(method, b)
+    before, between, again = (_score(method, one.mapped(Tensor.clone)) for one in (a, b, a))
     with torch.no_grad():
         items = [part.query[0][:7] for part in (first, second)]
         embedded = [method.embed(item.clone()) for item in (*items, items[0])]
@@ -442,23 +561,29 @@ def check_no_memory(make: Make) -> None:
 def check_state_unchanged(make: Make) -> None:
     """Scoring changes no parameter, buffer, training flag or setting of PyTorch."""
     method = built(make)
-    support, query = _embedded(method, _episode(method))
+    shown = _embedded(method, _episode(method))
     with usual_settings():
         before = snapshot(method)
-        _score(method, support, query)
+        _score(method, shown)
         changed = before.difference(method)
     require(not changed, f"scoring changes {', '.join(changed)}")
 
 
 @suite.check(after=[check_scores])
 def check_inputs_unchanged(make: Make) -> None:
-    """Support and queries are not changed."""
+    """Support, queries, names and words are not changed."""
     method = built(make)
-    support, query = _embedded(method, _episode(method))
-    given = support.clone(), query.clone()
-    _score(method, *given)
-    require(torch.equal(given[0], support), "scoring changes its input support")
-    require(torch.equal(given[1], query), "scoring changes its input queries")
+    shown = _embedded(method, _episode(method))
+    given = shown.mapped(Tensor.clone)
+    _score(method, given)
+    for name, before, after in (
+        ("support", shown.support, given.support),
+        ("queries", shown.query, given.query),
+        ("names", shown.known.names, given.known.names),
+        ("words", shown.known.words, given.known.words),
+    ):
+        same = before is None or (after is not None and torch.equal(after, before))
+        require(same, f"scoring changes its input {name}")
 
 
 @suite.check(after=[check_scores])
@@ -482,14 +607,88 @@ def check_embed_independent(make: Make) -> None:
 
 
 @suite.check(after=[check_scores])
+def check_known(make: Make) -> None:
+    """What a method asks to know, names of classes or words, changes its scores.
+
+    Words may change what it learns instead.
+    """
+    method = built(make)
+    if not (method.needs_class_names or method.needs_words):
+        raise NotApplicable("it asks to know neither names nor words")
+    shown = _embedded(method, _episode(method))
+    expected, known = _answer(method, shown), shown.known
+    others = {}
+    if known.names is not None:
+        others["needs_class_names"] = dataclasses.replace(known, names=known.names.roll(1, dims=1))
+    if known.words is not None and known.word_vectors is not None:
+        vectors = 1 - known.word_vectors
+        others["needs_words"] = dataclasses.replace(known, words=~known.words, word_vectors=vectors)
+    for declared, other in others.items():
+        found = _answer(method, dataclasses.replace(shown, known=other))
+        same = torch.equal(found, expected)
+        if same and declared == "needs_words" and method.learns_from != "nothing":
+            same = not _learns_words(make)
+        require(not same, f"{declared} is True, but the scores are the same with others")
+
+
+def _learns_words(make: Make) -> bool:
+    """Return whether other words of the training images give another loss, or another state."""
+    left = []
+    for turned in (False, True):
+        method = built(make).train()
+        batch = _batch(method, seed=0)[1]
+        names = ("words", "support_words", "query_words")
+        words = {n: w ^ turned for n in names if (w := getattr(batch, n)) is not None}
+        with seeded(0):
+            loss = method.loss(dataclasses.replace(batch, **words)).detach()
+        left.append([loss, *method.state_dict().values()])
+    return not all(torch.equal(one, other) for one, other in zip(*left, strict=True))
+
+
+@suite.check(after=[check_scores])
+def check_texts_independent(make: Make) -> None:
+    """``embed_names`` and ``embed_words`` treat every text independently, always alike."""
+    method = built(make)
+    asked = {
+        "embed_names": (method.needs_class_names, method.embed_names, TOY_NAMES),
+        "embed_words": (method.needs_words, method.embed_words, _WORDS),
+    }
+    if not any(needed for needed, _, _ in asked.values()):
+        raise NotApplicable("it asks to know neither names nor words")
+    for name, (needed, embed, texts) in asked.items():
+        if needed:
+            note_call(f"{name}({len(texts)} texts), also of single ones")
+            _require_rows(name, embed, texts)
+
+
+def _require_rows(
+    name: str, embed: Callable[[Sequence[str]], Tensor], texts: Sequence[str]
+) -> None:
+    with torch.no_grad():
+        together = embed(texts)
+        require(
+            isinstance(together, Tensor) and len(together) == len(texts),
+            f"{name} of {len(texts)} texts must return as many rows",
+        )
+        require(
+            together.is_floating_point() and together.isfinite().all(),
+            f"{name} must return finite floats, not {shown(together)}",
+        )
+        alone = torch.cat([embed([text]) for text in texts])
+        backwards = embed(texts[::-1]).flip(0)
+    require_close(alone, together, f"{name} maps texts one by one differently than together")
+    require_close(backwards, together, f"{name} maps texts in reverse order differently")
+
+
+@suite.check(after=[check_scores])
 def check_state_dict(make: Make) -> None:
     """A state dict loaded into another instance gives the same scores."""
     first, second = built(make, 0), built(make, 1)
     episode = _episode(first)
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     require_close(
-        _answer(second, *_embedded(second, episode)),
-        _answer(first, *_embedded(first, episode)),
+        _answer(second, _embedded(second, episode)),
+        _answer(first, _embedded(first, episode)),
         "scores differ with the same state dict",
     )
 
@@ -565,8 +764,13 @@ def _batch(
     items = _items(kind, classes, noise, generator)
     leaves = [t.requires_grad_(requires_grad) for t in (episode.support, episode.query, items)]
     views = _views(method, episode, classes, seed, gentle=gentle)
+    flat, shots, queries = (
+        _drawn_words(shape, seed) if method.needs_words else None
+        for shape in (classes.shape, episode.support.shape[:3], episode.query_labels.shape)
+    )
     if method.learns_from == "views":
-        return leaves[2:], Batch(classes=classes if method.uses_labels else None, **views)
+        known = classes if method.uses_labels else None
+        return leaves[2:], Batch(classes=known, words=flat, **views)
     whole = Batch(
         support=episode.support,
         query=episode.query,
@@ -575,12 +779,15 @@ def _batch(
         query_classes=episode.classes.gather(1, episode.query_labels),
         items=items,
         classes=classes if method.uses_labels else None,
+        words=flat,
+        support_words=shots,
+        query_words=queries,
         **views,
     )
     if method.learns_from == "episodes":
-        return leaves[:2], dataclasses.replace(whole, items=None, classes=None)
+        return leaves[:2], dataclasses.replace(whole, items=None, classes=None, words=None)
     if method.learns_from == "batches":
-        return leaves[2:], Batch(items=items, classes=whole.classes, **views)
+        return leaves[2:], Batch(items=items, classes=whole.classes, words=flat, **views)
     return leaves, whole
 
 
@@ -632,18 +839,19 @@ def check_scores_on_device(make: Make) -> None:
     """
     method = built(make)
     made = _episode(method, tasks=2, shot=2, n=5)
+    known = _embedded(method, made).mapped(lambda tensor: tensor.to("meta")).known
     method.to("meta")
     episode = _on_meta(Batch(support=made.support, query=made.query))
     embedded: list[Tensor] = []
     with torch.no_grad():
         fault = fault_on_meta(lambda: embedded.extend(method.embed_episode(episode)))
         require(not fault, f"embed would make a GPU wait: {fault}")
-        fault = fault_on_meta(lambda: method.scores(*embedded))
-        mixed = (
-            fault_on_meta(lambda: method.scores(*embedded), feeds=True)
-            if method.reads_values
-            else fault
-        )
+
+        def score() -> None:
+            method.scores_with(embedded[0], embedded[1], known)
+
+        fault = fault_on_meta(score)
+        mixed = fault_on_meta(score, feeds=True) if method.reads_values else fault
     require(not mixes_devices(mixed), f"scores mixes devices: {mixed}; pass device=support.device")
     if method.reads_values:
         require(fault, f"reads_values is {method.reads_values!r}, but scores reads none; remove it")
@@ -659,7 +867,8 @@ def check_loss_on_device(make: Make) -> None:
     """``loss`` and its gradient never make a GPU wait, unless by ``scores`` that must."""
     method = built(make).train().to("meta")
     if method.reads_values:
-        method.scores = _no_scores  # type: ignore[method-assign]
+        for name in ("scores", "scores_with"):
+            setattr(method, name, _no_scores)
     batch = _on_meta(_batch(method, seed=0)[1])
 
     def step() -> None:
@@ -734,8 +943,8 @@ def check_state_saved(make: Make) -> None:
     untrained.load_state_dict(copy.deepcopy(method.state_dict()))
     items = _embedded(untrained, episode)
     require_close(
-        _answer(untrained, *items),
-        _answer(method.eval(), *_embedded(method.eval(), episode)),
+        _answer(untrained, items),
+        _answer(method.eval(), _embedded(method.eval(), episode)),
         "with the state dict of a trained method, another one gives other scores",
     )
 
@@ -794,12 +1003,12 @@ def _require_same_state(first: nn.Module, second: nn.Module, message: str) -> No
 @suite.answers(after=[check_scores, check_same_weights])
 def _answers(make: Make) -> dict[str, Any]:
     method = built(make)
-    support, query = _embedded(method, _episode(method))
+    shown = _embedded(method, _episode(method))
     found: dict[str, Any] = {
         f"the weights {name}": tensor.clone().numpy()
         for name, tensor in method.state_dict().items()
     }
-    found["scores"] = _answer(method, support, query).numpy()
+    found["scores"] = _answer(method, shown).numpy()
     if method.learns_from != "nothing":
         with seeded(0):
             found["loss"] = method.train().loss(_batch(method, seed=0)[1]).detach()[None].numpy()
@@ -810,7 +1019,7 @@ class _ScoresNeeded(BaseException):
     """Raised instead of scoring; not an ``Exception``, so that no method catches it."""
 
 
-def _no_scores(support: Tensor, query: Tensor) -> Tensor:
+def _no_scores(*_: Any) -> Tensor:
     raise _ScoresNeeded
 
 
@@ -848,7 +1057,7 @@ def check_solves_toy_task(make: Make) -> None:
 
 def _toy_accuracy(method: FewShotMethod) -> float:
     episode = _given_to(method, tasks=3, way=method.n_way or 5, shot=3, n=20, noise=0.2, seed=2)
-    scores = _answer(method, *_embedded(method, episode))
+    scores = _answer(method, _embedded(method, episode))
     return (scores.argmax(dim=-1) == episode.query_labels).float().mean().item()
 
 

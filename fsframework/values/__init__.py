@@ -22,6 +22,7 @@ from fsframework._reading import (
     text_lines,
 )
 from fsframework._tables import data_frame, first_rows, footnotes, html_table, text_table
+from fsframework._text import printable
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION, read_csv, read_parquet
 from fsframework.values._texts import Texts
@@ -71,6 +72,7 @@ __all__ = [
     "parse_json",
     "parse_number",
     "parse_toml",
+    "printable",
     "read_csv",
     "read_file",
     "read_parquet",

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fsf_statistics.comparing import compare_methods
 from fsframework.errors import DataError, OptionError
-from fsframework.statistics.comparison import TaskValues, compare_methods
 from fsframework.statistics.crossed import crossed
 from fsframework.statistics.differences import ComparisonOptions, differences
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure
+from fsframework.statistics.task_values import TaskValues
 from fsframework.values import FloatArray
 
 # Two seeds of one method (first two columns) and two of another, on three tasks.

@@ -240,6 +240,19 @@ class HalfLoaded(Small):
         nn.init.zeros_(self.convolution.weight)
 
 
+class CentredTexts(ToyBackbone):
+    """Features of texts minus their mean."""
+
+    def forward(self, images):
+        if min(images.shape[2:]) < 4:
+            raise OptionError("images must have at least 4 x 4 pixels")
+        return super().forward(images)
+
+    def text_features(self, texts):
+        found = super().text_features(texts)
+        return found - found.mean(dim=0)
+
+
 BROKEN = {
     "check_construction": NoBackbone,
     "check_options_typed": Untyped,
@@ -259,6 +272,7 @@ BROKEN = {
     "check_too_small": Tiny,
     "check_images_independent": Contrast,
     "check_encode": Centred,
+    "check_text_features": CentredTexts,
     "check_no_memory": Restless,
     "check_state_unchanged": Counting,
     "check_images_unchanged": InPlace,

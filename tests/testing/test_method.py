@@ -483,7 +483,141 @@ class Idle(MethodWrapper):
         pass
 
 
-SOUND = [Nearest, OnMaps, OnImages, Adapted, Learnt, Transductive, ForFiveWays, Queueing]
+class ByName(Nearest):
+    """Gives a query to the class whose name is nearest."""
+
+    needs_class_names = True
+
+    def scores_with(self, support, query, known):
+        return -torch.cdist(query, known.names)
+
+
+class Named(ByName):
+    """Moves the means of the supports towards the names."""
+
+    def embed_names(self, names):
+        return super().embed_names([f"a photo of a {name}" for name in names])
+
+    def scores_with(self, support, query, known):
+        return self.scores(support + known.names[:, :, None], query)
+
+
+class Wrapped(MethodWrapper):
+    """A method with names within another one."""
+
+    def __init__(self, *, base: FewShotMethod | None = None):
+        super().__init__(base=base or Named())
+
+
+class NamedImages(ByName):
+    """Reads names in the space of the images that it trains on."""
+
+    trains_on_images = True
+
+    def build(self, item_shape, n_base_classes, backbone):
+        self.backbone = backbone
+
+    def loss(self, batch):
+        items = torch.cat([batch.support.flatten(0, 2), batch.query.flatten(0, 1)])
+        vectors = self.backbone.encode(items)
+        support, query = vectors.split(
+            [batch.support.shape[:3].numel(), batch.query[..., 0, 0, 0].numel()]
+        )
+        scores = self.scores(
+            support.unflatten(0, batch.support.shape[:3]),
+            query.unflatten(0, batch.query.shape[:2]),
+        )
+        return functional.cross_entropy(scores.flatten(0, 1), batch.query_labels.flatten())
+
+
+class Weighted(Nearest):
+    """Means of supports weighted by how many words they have; learns from words too."""
+
+    needs_words = True
+    learns_from = "both"
+
+    def embed_words(self, words):
+        return torch.tensor([[float(len(word))] for word in words])
+
+    def scores_with(self, support, query, known):
+        weight = 1 + (known.words.float() @ known.word_vectors)
+        means = (support * weight).sum(dim=2) / weight.sum(dim=2)
+        return -torch.cdist(query, means)
+
+    def loss(self, batch):
+        assert batch.words.shape[0] == len(batch.items)
+        assert batch.query_words.shape[:2] == batch.query.shape[:2]
+        support = batch.support * (1 + batch.support_words.float().mean(dim=3, keepdim=True))
+        return super().loss(dataclasses.replace(batch, support=support)) + 0 * batch.items.sum()
+
+
+class Bare(Weighted):
+    """Asks only which image has which word."""
+
+    def embed_words(self, words):
+        return FewShotMethod.embed_words(self, words)
+
+    def scores_with(self, support, query, known):
+        weight = 1 + known.words.float().mean(dim=3, keepdim=True)
+        return -torch.cdist(query, (support * weight).sum(dim=2) / weight.sum(dim=2))
+
+
+class Deaf(Nearest):
+    """It asks for names and scores without."""
+
+    needs_class_names = True
+
+
+class CentredNames(Named):
+    """Names minus the mean of all names."""
+
+    def embed_names(self, names):
+        found = super().embed_names(names)
+        return found - found.mean(dim=0)
+
+
+class FirstNames(Named):
+    """The names of the first task serve all tasks."""
+
+    def scores_with(self, support, query, known):
+        return self.scores(support + known.names[:1, :, None], query)
+
+
+class FirstWords(Weighted):
+    """The words of the first task serve all tasks."""
+
+    def scores_with(self, support, query, known):
+        words = known.words[:1].expand_as(known.words)
+        return super().scores_with(support, query, dataclasses.replace(known, words=words))
+
+
+class StuckNames(Named):
+    """The names do not move with the ways."""
+
+    def scores_with(self, support, query, known):
+        return self.scores(support + known.names.cumsum(dim=1)[:, :, None], query)
+
+
+class StuckWords(Weighted):
+    """The words of a way do not move with the shots."""
+
+    def scores_with(self, support, query, known):
+        words = known.words.float().cumsum(dim=2) > 1
+        return super().scores_with(support, query, dataclasses.replace(known, words=words))
+
+
+class NamesInPlace(Named):
+    """It scales its input names."""
+
+    def scores_with(self, support, query, known):
+        known.names.mul_(0.5)
+        return super().scores_with(support, query, known)
+
+
+SOUND = [
+    *(Nearest, OnMaps, OnImages, Adapted, Learnt, Transductive, ForFiveWays, Queueing),
+    *(ByName, Named, Wrapped, NamedImages, Weighted, Bare),
+]
 BROKEN: dict[str, type] = {
     "check_construction": NoMethod,
     "check_options_typed": Untyped,
@@ -505,6 +639,8 @@ BROKEN: dict[str, type] = {
     "check_state_unchanged": Counting,
     "check_inputs_unchanged": InPlace,
     "check_embed_independent": Centred,
+    "check_known": Deaf,
+    "check_texts_independent": CentredNames,
     "check_state_dict": Unsaved,
     "check_loss": Detached,
     "check_loss_in_bfloat16": HalfPrecise,
@@ -527,6 +663,20 @@ def test_a_sound_method_passes(make, check):
 @pytest.mark.parametrize("name", BROKEN)
 def test_only_its_check_rejects(name, failing):
     assert failing(BROKEN[name], "method") == {name}
+
+
+@pytest.mark.parametrize(
+    ("broken", "name"),
+    [
+        (FirstNames, "check_tasks_independent"),
+        (FirstWords, "check_tasks_independent"),
+        (StuckNames, "check_way_order"),
+        (StuckWords, "check_shot_order"),
+        (NamesInPlace, "check_inputs_unchanged"),
+    ],
+)
+def test_what_is_known_keeps_the_rules_of_the_items(broken, name, failing):
+    assert failing(broken, "method") == {name}
 
 
 def test_every_check_has_its_broken_method():

@@ -32,7 +32,7 @@ from fsf_reports.values import Entry, Quantity, TableDeclaration
 from fsframework.values import Estimate, footnotes
 
 if TYPE_CHECKING:
-    from fsframework.statistics.comparison import MeasureComparison, Pair
+    from fsf_statistics import MeasureComparison, Pair
 
 __all__ = [
     "COUNTED",
@@ -90,7 +90,7 @@ def compared(
         results: evaluations, those of a set of tasks one after the other.
         baseline: with which the others are compared; ``None`` for all pairs.
     """
-    from fsframework.api.results import compare
+    from fsf_statistics import compare
 
     found = {}
     for setting, group in itertools.groupby(results, Setting.of):

@@ -67,6 +67,9 @@ _SETTINGS = (
     *_PROCESSORS,
 )
 
+_SMALL = ("*.json", "*.txt", "*.model", "*.jinja", "README.md")
+"""What is downloaded besides weights."""
+
 _Answer = TypeVar("_Answer")
 _Loaded = TypeVar("_Loaded")
 
@@ -127,7 +130,9 @@ class ModelFolder:
     commit: str | None
 
     @classmethod
-    def find(cls, name: str, revision: str | None, *, offline: bool) -> ModelFolder:
+    def find(
+        cls, name: str, revision: str | None, *, offline: bool, weights: bool = True
+    ) -> ModelFolder:
         """Find a model by folder or by name on the hub, downloading it if needed.
 
         Args:
@@ -135,6 +140,7 @@ class ModelFolder:
             revision: branch, tag or commit of the hub's repository; by default the commit in
                 ``PINNED``, or the main branch of other models.
             offline: use only the hub's cache and make no network call.
+            weights: whether to download the weights, not just configuration and model card.
 
         Raises:
             DataError: the model does not exist or is not available.
@@ -152,7 +158,7 @@ class ModelFolder:
             raise DataError(f"model {name}: must be a folder, not a file")
         if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
             raise DataError(f"model {name}: no such folder")
-        snapshot = _snapshot(name, revision or PINNED.get(name), offline)
+        snapshot = _snapshot(name, revision or PINNED.get(name), offline, weights)
         return cls(name, snapshot, snapshot.name)
 
     def weights(self) -> list[Path]:
@@ -203,7 +209,7 @@ def _of_lines(lines: Sequence[str]) -> str:
     return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
 
 
-def _snapshot(name: str, revision: str | None, offline: bool) -> Path:
+def _snapshot(name: str, revision: str | None, offline: bool, weights: bool) -> Path:
     """Return the folder of a model in the hub's cache, downloading missing files."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
@@ -228,8 +234,8 @@ def _snapshot(name: str, revision: str | None, offline: bool) -> Path:
     option = f" --revision {revision}" if revision else ""
     try:
         with shut_up():
-            folder = fetch("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
-            if not any(folder.glob("*.safetensors")):
+            folder = fetch(*_SMALL, *(["*.safetensors"] if weights else []))
+            if weights and not any(folder.glob("*.safetensors")):
                 folder = fetch("pytorch_model*")
     except HFValidationError:
         raise DataError(

@@ -16,6 +16,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "adm": [{}, {"n_way": 3, "n_k": 1}],
     "anil": [{}, {"head": "shared"}, {"first_order": True, "n_way": 3}],
     "ata": [{"base": "protonet", "steps": 1, "lr": 5.0}],
+    "balanced": [{"base": "protonet"}, {"base": {"name": "baseline", "steps": 20}, "n_words": 2}],
     "baseline": [{"steps": 20, "lr": 0.1, "weight_decay": 0.0}],
     "baseline-plus-plus": [{"steps": 50}, {"learn_lengths": False, "scale": 10.0, "steps": 50}],
     "boil": [
@@ -39,6 +40,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "deepbdc": [{}, {"reduce_dim": 8, "metric": "inner"}],
     "deta": [{"steps": 2, "n_patches": 2, "lr": 0.1}],
     "distribution-calibration": [{"n_samples": 12, "memory": 8}],
+    "dfr": [{"base": "ncc"}, {"base": "feat"}],
     "dn4": [{}, {"n_k": 7}],
     "dsn": [{}, {"centre": False, "mirror": "channels"}, {"learn_scale": False}],
     "feat": [{}, {"metric": "cosine", "objective": "libfewshot"}],
@@ -49,6 +51,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     ],
     "ft": [{"base": {"name": "tpn"}}, {"base": {"name": "protonet"}}],
     "gnn": [{"nf": 16, "width": 8, "statistics": "batch", "unknown": "zeros"}],
+    "group-dro": [{"base": "matchingnet"}, {"base": {"name": "baseline", "steps": 20}}],
     "ifsl": [
         {"base": "matchingnet"},
         {"base": MAML, "adjustment": "feature", "n_splits": 2},
@@ -57,6 +60,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"base": "protonet", "adjustment": "class", "average": "log-probabilities",
          "divide": False, "posterior": "whole", "context": "probabilities"},
     ],
+    "jtt": [{"base": {"name": "baseline", "steps": 20}}],
     "knn": [{}, {"k": 1, "metric": "euclidean"}],
     "leo": [
         {},
@@ -77,11 +81,14 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "putm": [{}, {"steps": 3, "beta": 1.0, "gamma": 0.3}],
     "relationnet": [{}, {"batch_norm": "batch"}],
     "stl-deepbdc": [{"classifier": "rfs"}],
+    "support-weighted": [{"base": "protonet"}],
+    "text-projected": [{"base": "protonet"}],
     "tpn": [{"k": 10}],
     "tsa": [
         {"steps": 2},
         {"adapter": "serial", "form": "vector", "alignment": False, "steps": 1, "tasks_at_once": 3},
     ],
+    "word-projected": [{"base": "protonet"}],
     "versa": [{"dim": 32}, {"dim": 16, "sample": False, "dropout": 0.1}],
 }  # fmt: skip
 

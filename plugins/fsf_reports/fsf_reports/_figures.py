@@ -14,10 +14,10 @@ from fsf_reports._results import Group, Results, Shown, data_of, natural, readin
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsf_statistics import FEWEST_RANKED, LEAST_HARM, MOST_WRONG, spearman
 from fsframework.errors import DataError, OptionError, close_matches
-from fsframework.statistics.comparison import values_of
 from fsframework.statistics.facts import facts_of, labelled, told_apart
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
+from fsframework.statistics.task_values import values_of
 from fsframework.values import Estimate
 
 __all__ = ["FIGURES", "Named", "Wanted", "figure"]

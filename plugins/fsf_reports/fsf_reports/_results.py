@@ -19,7 +19,6 @@ from fsframework.api.results import finished_of, results_of, statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Statistic
-from fsframework.statistics.comparison import estimates_of_methods, values_of
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.facts import called, labelled
@@ -31,6 +30,7 @@ from fsframework.statistics.results import (
     joined_over_seeds,
     labels_of,
 )
+from fsframework.statistics.task_values import estimates_of_methods, values_of
 from fsframework.values import Estimate, footnotes, label_in_arms
 
 __all__ = ["Group", "Results", "Shown", "data_of", "natural", "reading", "some_of", "title_of"]

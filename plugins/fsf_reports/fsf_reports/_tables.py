@@ -75,7 +75,7 @@ def table(  # noqa: PLR0913 - an option each
     Args:
         results: as for ``fsframework.compare``; one run is enough for most tables.
         of: ``headline``, ``shots``, ``datasets``, ``differences``, ``classes``, ``attributes``,
-            ``pairs``, ``contexts`` or ``harm``.
+            ``pairs``, ``contexts``, ``worst-groups`` or ``harm``.
         statistic: whose values and gap are shown.
         columns: the measures to show, by name (``wacc-biased``, ``gap``) or by head (``wAcc-A``);
             by default all.
@@ -432,6 +432,29 @@ def _breakdown(by: str) -> Callable[[Results, Request], TableDeclaration]:
     return declare
 
 
+def _worst_groups(results: Results, request: Request) -> TableDeclaration:
+    one = _only(results, "worst-groups")
+    question: Any = request.question or "present"
+    found = fsf_statistics.worst_groups(one.run, question=question, level=results.level)
+    entries = []
+    for row in found.rows:
+        about = {"n_groups": row.n_groups, "n_queries": row.n_queries}
+        names = (row.arm, " + ".join(row.group))
+        entries.append(Entry(names, "worst group", Quantity.of(row.estimate), about=about))
+        if row.statistic is not None:
+            entries.append(Entry(names, "wAcc", Quantity.of(row.statistic), about=about))
+    return TableDeclaration(
+        "worst-groups",
+        f"Accuracy of the worst group of class and word of {one.label}.",
+        ("arm", "group"),
+        tuple(entries),
+        found.notes,
+        differences=False,
+        reading=_reading(results, [row.estimate for row in found.rows]),
+        remarks=results.remarks,
+    )
+
+
 def _harm(results: Results, request: Request) -> TableDeclaration:
     one = _only(results, "harm")
     question: Any = request.question
@@ -475,6 +498,7 @@ TABLES: Mapping[str, NamedTable] = MappingProxyType(
         "attributes": NamedTable("accuracy per word of one run", _breakdown("attribute")),
         "pairs": NamedTable("accuracy per class and word of one run", _breakdown("pair")),
         "contexts": NamedTable("accuracy per context of one run", _breakdown("context")),
+        "worst-groups": NamedTable("the worst group of class and word of one run", _worst_groups),
         "harm": NamedTable("the words that hurt classes most, of one run", _harm),
     }
 )

@@ -32,7 +32,7 @@ _SUFFIXES = (".tex", ".md", ".csv", ".html")
     show_default=True,
     metavar="NAME",
     help="headline, shots, datasets or differences; of one run classes, attributes, pairs, "
-    "contexts or harm.",
+    "contexts, worst-groups or harm.",
 )
 @outputs_option(
     "File to write: .tex, .md, .html, .csv (unrounded, one row per value), or what another "

@@ -146,6 +146,15 @@ def test_parts_of_a_run_are_those_of_a_breakdown(name: str, by: Any, one_shot: l
     assert found == {(row.names, row.arm): repr(Quantity.of(row.estimate)) for row in rows}
 
 
+def test_the_worst_groups_are_those_of_the_public_function(tmp_path: Path) -> None:
+    run = api.run(method="ncc", **{**untrained(tmp_path), "tasks": 200})
+    made = table(run, "worst-groups")
+    found = [repr(e.measured) for e in made.entries if e.column == "worst group"]
+    rows = fsf_statistics.worst_groups(run).rows
+    assert found == [repr(Quantity.of(row.estimate)) for row in rows]
+    assert {entry.column for entry in made.entries} == {"worst group", "wAcc"}
+
+
 def test_markdown_and_html_show_names_as_text(parsed: Any) -> None:
     page = parsed(to_html(nasty(), grouped=True))
     assert page.tags <= {"table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td", "b"}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from fsf_methods.robust._heads import has_class_logits
 from fsf_self_supervised.views import Rotation
 from fsframework.components.conversion import parameters
 from fsframework.components.registry import Registry
@@ -15,18 +16,29 @@ from fsframework.interfaces import Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 
 REGISTRY = Registry()
-METHODS = {name: REGISTRY.load("method", name) for name in REGISTRY.names("method")}
+REMOTE = {"in-context", "in-context-endpoint"}
+"""Those that ask a model elsewhere, which needs options."""
+NAMES = [name for name in REGISTRY.names("method") if name not in REMOTE]
+METHODS = {name: REGISTRY.load("method", name) for name in NAMES}
 BESIDE = {"views", "trains_on_images", "weightless"}
 INSTEAD = {*BESIDE, "consumes"}
+LINEAR = {"consumes", "learns_from", "uses_labels", "weightless", "needs_words"}
 OWN = {
     "ata": {"trains_on_images"},
+    "balanced": {"needs_words"},
     "bf3s": BESIDE,
+    "dfr": LINEAR,
     "ft": set(),
+    "group-dro": {"needs_words"},
     "hts": INSTEAD,
     "ifsl": {"consumes", "learns_from", "uses_labels", "weightless"},
+    "jtt": set(),
     "lrp": set(),
     "sla": {*INSTEAD, "n_way"},
     "ssfsl": BESIDE,
+    "support-weighted": {"needs_words"},
+    "text-projected": {"needs_words"},
+    "word-projected": LINEAR,
 }
 """What each declares itself; everything else is declared by the method within it."""
 TURNED = Rotation(angles=(0, 90))
@@ -46,7 +58,7 @@ def made(name: str, **ways: int) -> FewShotMethod:
     taken = parameters(METHODS[name])
     request: dict[str, Any] = {option: ways[option] for option in ways if option in taken}
     if "base" in taken:
-        request["base"] = "r2d2"
+        request["base"] = "baseline" if name == "jtt" else "r2d2"
     if name == "ifsl":
         request["n_splits"] = 2
     return resolve_component(REGISTRY, "method", {"name": name, **request}).create()
@@ -57,18 +69,29 @@ def fits(wrapper: str, name: str, base: FewShotMethod) -> bool:
     learns = base.learns_from not in ("nothing", "views")
     on_images = base.trains_on_images
     episodes = base.learns_from in ("episodes", "both") and not on_images
+    if wrapper in ("ifsl", "sla") and (base.needs_words or base.needs_class_names):
+        return False
+    labelled = learns and base.views is None and base.uses_labels
+    linear = not on_images and base.views is None and base.consumes == "vectors"
     return {
         "ata": episodes and base.views is None,
+        "balanced": labelled,
         "bf3s": learns,
+        "dfr": linear,
         "ft": base.learns_from != "nothing",
+        "group-dro": labelled and (base.learns_from != "batches" or has_class_logits(base)),
         "hts": learns and base.consumes == "vectors" and not on_images,
         "ifsl": not on_images
         and base.views is None
         and base.consumes != "maps"
         and name not in NEEDS_A_BACKBONE,
+        "jtt": labelled and base.learns_from != "episodes" and has_class_logits(base),
         "lrp": episodes and base.consumes != "images",
         "sla": learns,
         "ssfsl": learns,
+        "support-weighted": base.consumes != "images" or base.embeds,
+        "text-projected": base.consumes == "vectors" and not base.embeds,
+        "word-projected": linear,
     }[wrapper]
 
 
@@ -105,6 +128,10 @@ def shown(method: FewShotMethod) -> Batch:
     if method.learns_from != "episodes":
         seen.append(flat)
         fields |= {"items": flat, "classes": torch.arange(6)}
+    if method.needs_words:
+        have = torch.rand(1, 2 * way, 4) < 0.5
+        fields |= {"support_words": have[:, :way, None], "query_words": have[:, way:]}
+        fields |= {"words": torch.rand(6, 4) < 0.5}
     if method.views is not None:
         views = method.views.make(torch.cat(seen))
         fields |= {"views": views.images, "applied": views.applied}
@@ -130,4 +157,4 @@ def test_every_method_fits_or_is_refused_in_one_sentence(wrapper: str) -> None:
             assert found.startswith("base "), found
             assert type(base).__name__ in found
             assert "\n" not in found
-    assert 5 <= refused <= len(METHODS) - 15
+    assert 5 <= refused <= len(METHODS) - 10

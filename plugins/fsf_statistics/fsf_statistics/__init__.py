@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.accuracies import Reading, read_accuracies
     from fsf_statistics.breakdowns import Breakdown, breakdown
+    from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare
+    from fsf_statistics.error_slices import SliceRow, Slices, slices
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
         ComparedHeadline,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         tasks_told_apart,
         told_value,
     )
+    from fsf_statistics.worst import WorstGroup, WorstGroups, worst_groups
 
 __all__ = [
     "FEWEST_RANKED",
@@ -50,19 +53,27 @@ __all__ = [
     "Accuracy",
     "Breakdown",
     "ComparedHeadline",
+    "Comparison",
     "EffectiveRobustness",
     "HarmfulPairs",
     "HeadlineEntry",
     "HeadlineRow",
     "HeadlineTable",
+    "MeasureComparison",
+    "Pair",
     "QueryPlan",
     "QueryVariance",
     "RankAgreement",
     "Reading",
+    "SliceRow",
+    "Slices",
     "TaskSupply",
     "WorstClassAccuracy",
+    "WorstGroup",
+    "WorstGroups",
     "best_queries",
     "breakdown",
+    "compare",
     "effective_robustness",
     "facts_of",
     "harmful_pairs",
@@ -82,9 +93,11 @@ __all__ = [
     "rank_correlations",
     "read_accuracies",
     "sets_of",
+    "slices",
     "spearman",
     "tasks_told_apart",
     "told_value",
+    "worst_groups",
 ]
 
 __version__ = "0.1.0"
@@ -93,6 +106,7 @@ _HOME = {
     "Accuracy": "_accuracy",
     "Breakdown": "breakdowns",
     "ComparedHeadline": "headlines",
+    "Comparison": "comparing",
     "EffectiveRobustness": "robustness",
     "FEWEST_RANKED": "ranking",
     "HarmfulPairs": "harm",
@@ -101,14 +115,21 @@ _HOME = {
     "HeadlineTable": "_headline_table",
     "LEAST_HARM": "harm",
     "MOST_WRONG": "harm",
+    "MeasureComparison": "comparing",
+    "Pair": "comparing",
     "QueryPlan": "queries",
     "QueryVariance": "query_variance",
     "RankAgreement": "ranking",
     "Reading": "accuracies",
+    "SliceRow": "error_slices",
+    "Slices": "error_slices",
     "TaskSupply": "planning",
     "WorstClassAccuracy": "_worst_class",
+    "WorstGroup": "worst",
+    "WorstGroups": "worst",
     "best_queries": "planning",
     "breakdown": "breakdowns",
+    "compare": "comparing",
     "effective_robustness": "robustness",
     "facts_of": "task_sets",
     "harmful_pairs": "harm",
@@ -128,9 +149,11 @@ _HOME = {
     "rank_correlations": "ranking",
     "read_accuracies": "accuracies",
     "sets_of": "task_sets",
+    "slices": "error_slices",
     "spearman": "ranking",
     "tasks_told_apart": "task_sets",
     "told_value": "task_sets",
+    "worst_groups": "worst",
 }
 """The module that defines each name; asking for one name imports no other module."""
 

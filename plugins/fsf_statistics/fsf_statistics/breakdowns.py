@@ -11,9 +11,9 @@ import numpy as np
 from scipy import special
 
 import fsframework as fsf
+from fsf_statistics.adjusting import holm
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.statistics.crossed import OVER_SEEDS, crossed
-from fsframework.statistics.differences import holm
 from fsframework.values import (
     ArmOutcomes,
     Estimate,
@@ -328,6 +328,17 @@ class _Parts:
             table = self.pool.attributes
             query, word = entries(table.indptr, table.indices, shown)
         return query, word if self.by == "attribute" else label[query] * n_words + word
+
+
+def query_parts(
+    tasks: TaskSet, pool: ImagePool, by: Part, question: Question
+) -> tuple[IntArray, IntArray, Sequence[tuple[str, ...]]]:
+    """Return queries, numbered in order, their parts, and the names of the parts.
+
+    A query is there once for each part that it belongs to.
+    """
+    parts = _Parts.of(pool, by, question, "")
+    return *parts.of_queries(tasks), parts.names
 
 
 def words_of(pool: ImagePool) -> tuple[str, ...]:

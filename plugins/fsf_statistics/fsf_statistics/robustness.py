@@ -13,23 +13,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from fsf_statistics.adjusting import benjamini_hochberg, holm
+from fsf_statistics.comparing import MeasureComparison, Pair, direct_sign, letters
 from fsframework.api.results import Comparable, results_of, statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError, argument
-from fsframework.statistics.comparison import (
-    MeasureComparison,
-    Pair,
-    TaskValues,
-    direct_sign,
-    estimates_of_methods,
-    letters,
-    values_of,
-)
 from fsframework.statistics.crossed import NO_SPREAD, OVER_SEEDS, Difference
-from fsframework.statistics.differences import ComparisonOptions, benjamini_hochberg, holm
+from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult, comparable, joined_over_seeds
+from fsframework.statistics.task_values import TaskValues, estimates_of_methods, values_of
 from fsframework.values import Estimate, FloatArray, html_table, text_table
 
 __all__ = [

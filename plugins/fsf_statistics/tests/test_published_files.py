@@ -10,8 +10,8 @@ import pytest
 import fsframework as fsf_api
 from fsf_statistics.accuracies import Reading
 from fsf_statistics.cli._comparison_tables import count_pairs
+from fsf_statistics.comparing import MeasureComparison
 from fsf_statistics.sources import read_results
-from fsframework.statistics.comparison import MeasureComparison
 
 SHARED = Path(__file__).parents[4] / "shared"
 

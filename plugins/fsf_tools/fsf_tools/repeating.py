@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import fsframework as fsf
 from fsframework.api.components import canonical
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.models import resolve_device
-from fsframework.api.results import compare
 from fsframework.api.running import Run, load_run, run_resolved
 from fsframework.api.session import Session, open_session
 from fsframework.cli.options import option_leaves
@@ -308,7 +308,7 @@ def _points(name: str, run: Run, again: Run, pair: Sequence[Estimate | None]) ->
     scale, unit = (100, " points") if then.share else (1, "")
     told = f"{scale * (now.value - then.value):+z.3g}{unit}".replace("-", "−")
     try:
-        [part] = compare({"repeated": again, "recorded": run}, name).parts
+        [part] = fsf.compare({"repeated": again, "recorded": run}, name).parts
         difference = part.pairs[0].difference
     except FsfError:
         return told  # other tasks, or a measure that is not compared

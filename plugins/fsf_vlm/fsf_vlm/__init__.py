@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from fsf_vlm._chat import Chat
     from fsf_vlm._client import Answer, Client, Message, Request
     from fsf_vlm._endpoint import Endpoint
+    from fsf_vlm._in_context import InContext
+    from fsf_vlm._in_context_endpoint import InContextEndpoint
     from fsf_vlm._kept import kept_answers, remove_answers
+    from fsf_vlm._pixels import Pixels
     from fsf_vlm._store import AnswerStore
 
 __all__ = [
@@ -18,7 +21,10 @@ __all__ = [
     "Chat",
     "Client",
     "Endpoint",
+    "InContext",
+    "InContextEndpoint",
     "Message",
+    "Pixels",
     "Request",
     "kept_answers",
     "remove_answers",
@@ -32,6 +38,9 @@ _HOME = {
     "Chat": "_chat",
     "Client": "_client",
     "Endpoint": "_endpoint",
+    "InContext": "_in_context",
+    "InContextEndpoint": "_in_context_endpoint",
+    "Pixels": "_pixels",
     "Message": "_client",
     "Request": "_client",
     "kept_answers": "_kept",

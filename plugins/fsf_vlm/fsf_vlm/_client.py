@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import importlib.util
 import io
 import ipaddress
@@ -27,6 +28,8 @@ _PLACEHOLDER = "none"
 """Sent as the key where there is none: servers of one's own do not check it."""
 _SHORTEST_KEY = 8
 _MOST_REASON = 300
+_SMALL = 1 << 16
+"""Bytes of an image whose PNG is kept."""
 _PASSING = (408, 409, 429)
 """Statuses below 500 after which a request is sent again."""
 
@@ -223,9 +226,9 @@ class Client:
             raise DataError(f"{self._reason(failed[0], key)}; {done}{kept}") from None
 
     async def _one(self, connection: Any, request: Request, key: str) -> Answer:
-        raw = await connection.chat.completions.with_raw_response.create(
-            model=self.model, **_body(request)
-        )
+        # Images are encoded while others are on their way.
+        body = await asyncio.to_thread(_body, request)
+        raw = await connection.chat.completions.with_raw_response.create(model=self.model, **body)
         reply = raw.parse()
         try:
             choice, usage = reply.choices[0], reply.usage
@@ -314,12 +317,20 @@ def _body(request: Request) -> dict[str, Any]:
 def _part(content: str | UInt8Array) -> dict[str, Any]:
     if isinstance(content, str):
         return {"type": "text", "text": content}
+    # Photographs in full size are shown once, and would fill the memory.
+    make = _data_url if content.nbytes <= _SMALL else _data_url.__wrapped__
+    url = make(content.tobytes(), content.shape)
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+@functools.lru_cache(1024)
+def _data_url(pixels: bytes, shape: tuple[int, ...]) -> str:
+    """Return an image as a PNG in a URL; in-context prompts show the same images many times."""
     from PIL import Image
 
     file = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(content)).save(file, "PNG")
-    data = base64.b64encode(file.getvalue()).decode()
-    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+    Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(shape)).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def _said(error: Any) -> str:

@@ -21,7 +21,7 @@ from fsf_statistics.cli._comparison_tables import (
 )
 
 if TYPE_CHECKING:
-    from fsframework.statistics.comparison import Comparison, MeasureComparison
+    from fsf_statistics.comparing import Comparison, MeasureComparison
 
 __all__ = ["PARTS", "ComparisonTable", "as_csv", "as_latex", "as_markdown", "as_text", "tables_of"]
 
@@ -117,7 +117,7 @@ def _changes(comparison: MeasureComparison, beside: MeasureComparison) -> str:
 
 
 def _matrix(comparison: MeasureComparison, beside: MeasureComparison | None) -> ComparisonTable:
-    from fsframework.statistics.comparison import direct_sign
+    from fsf_statistics.comparing import direct_sign
 
     labels = list(comparison.groups or comparison.values)
     by_scope = {one.scope: one for one in (beside, comparison) if one is not None}

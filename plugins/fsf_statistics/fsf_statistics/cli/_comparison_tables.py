@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fsframework.values import Estimate
 
 if TYPE_CHECKING:
-    from fsframework.statistics.comparison import MeasureComparison, Pair
+    from fsf_statistics.comparing import MeasureComparison, Pair
 
 __all__ = [
     "READ_WITH",

@@ -14,9 +14,9 @@ from fsframework.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fsf_statistics.comparing import MeasureComparison
     from fsframework import Comparison
     from fsframework.api.headlines import Headline
-    from fsframework.statistics.comparison import MeasureComparison
     from fsframework.statistics.measures import Measure
     from fsframework.statistics.results import MethodResult
 

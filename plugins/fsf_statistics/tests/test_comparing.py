@@ -11,24 +11,14 @@ from scipy import stats
 
 import fsframework as fsf
 from fsf_statistics import WorstClassAccuracy, mean_interval
+from fsf_statistics.adjusting import benjamini_hochberg, holm
+from fsf_statistics.comparing import Comparison, Pair, compare_methods, letters
 from fsframework.errors import DataError, OptionError
-from fsframework.statistics.comparison import (
-    Comparison,
-    Pair,
-    TaskValues,
-    compare_methods,
-    letters,
-    values_of,
-)
-from fsframework.statistics.differences import (
-    ComparisonOptions,
-    benjamini_hochberg,
-    differences,
-    holm,
-)
+from fsframework.statistics.differences import ComparisonOptions, differences
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult, comparable
+from fsframework.statistics.task_values import TaskValues, values_of
 from fsframework.testing import toy_outcomes
 from fsframework.values import (
     AccuracyOutcomes,

@@ -10,133 +10,75 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
 
-from fsframework._calls import checked, malformed, seeded
-from fsframework._text import printable
+from fsf_statistics.adjusting import benjamini_hochberg, holm
+from fsframework.api.headlines import limits_told
+from fsframework.api.results import Comparable, finished_of, results_of, statistics_of
+from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError, OptionError, argument
-from fsframework.interfaces.statistic import Statistic
+from fsframework.interfaces import Statistic
 from fsframework.statistics.crossed import NO_SPREAD, Difference
-from fsframework.statistics.differences import (
-    ComparisonOptions,
-    benjamini_hochberg,
-    bootstrap_of_few,
-    differences,
-    holm,
-    means_over_seeds,
+from fsframework.statistics.differences import ComparisonOptions, bootstrap_of_few
+from fsframework.statistics.estimators import Interval, IntervalChoice
+from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure, measures_named
+from fsframework.statistics.results import (
+    MethodResult,
+    cautions_of,
+    comparable,
+    grouped_by_tasks,
+    joined_over_seeds,
 )
-from fsframework.statistics.estimators import LEVELS, Level
-from fsframework.statistics.intervals import answers_of, interval_over
-from fsframework.statistics.measures import Measure
-from fsframework.statistics.results import MethodResult
+from fsframework.statistics.task_values import (
+    TWO_SEEDS,
+    TaskValues,
+    estimate_from,
+    estimates_from,
+    intervals_of,
+    values_of,
+)
 from fsframework.values import (
-    AccuracyOutcomes,
-    Arms,
-    Contrast,
     Estimate,
     FloatArray,
-    Outcomes,
-    QueryBatch,
+    ImagePool,
     Scope,
     data_frame,
     first_rows,
     footnotes,
     html_table,
+    printable,
     table_of,
     text_table,
 )
 
 __all__ = [
-    "TWO_SEEDS",
     "Comparison",
     "MeasureComparison",
     "Pair",
-    "TaskValues",
+    "compare",
     "compare_methods",
     "direct_sign",
-    "estimates_of_methods",
     "letters",
-    "values_of",
 ]
 
 FEWEST_DIFFERENT = 6
 """If two methods differ in fewer tasks, a note says so."""
 
+
 _ONE_TASK = "one task says nothing about others: there is no interval and no p"
+
 
 _ONE_SEED = (
     "one seed, so intervals and differences hold for these weights only, not for the method "
     "trained again"
 )
-
-TWO_SEEDS = (
-    "two seeds say little about the variance between seeds: the interval is wide, and may contain "
-    "the true value less often than its level says"
-)
-
-
-@dataclass(frozen=True, eq=False)
-class TaskValues:
-    """One measure of every method, task by task.
-
-    Args:
-        measure: a statistic on an arm, or on a contrast.
-        task_set: name of the tasks.
-        parts: float64 ``(T, models)``: one part for an arm, or for the gap of arms that are paired
-            task by task; two for the gap of arms drawn independently, whose means add up to it.
-        scope: of every interval over tasks; ``n_images`` distinct images in all parts, 0 if not
-            known.
-        share: whether values are shares of 1.
-        query_batch: which queries a method received together.
-        paired_arms: whether it is the gap of arms that are paired task by task.
-        seeds: models of each method, which are side by side; empty for one each.
-        statistic: that is compared, and ``results`` whose it is, for intervals over images.
-        guessing: what guessing gives in the arm, ``None`` if it is not known.
-    """
-
-    measure: Measure
-    task_set: str
-    parts: tuple[FloatArray, ...]
-    scope: Scope
-    n_images: int = 0
-    share: bool = True
-    query_batch: QueryBatch = "task"
-    paired_arms: bool = False
-    seeds: tuple[int, ...] = ()
-    statistic: Statistic | None = None
-    results: tuple[MethodResult, ...] = ()
-    guessing: float | None = None
-
-    @property
-    def n_seeds(self) -> tuple[int, ...]:
-        """Models of each method."""
-        return self.seeds or (1,) * self.parts[0].shape[1]
-
-    @property
-    def means(self) -> tuple[FloatArray, ...]:
-        """The parts with the mean of each method's models, ``(T, methods)`` each."""
-        return tuple(means_over_seeds(values, self.n_seeds) for values in self.parts)
-
-    @property
-    def n_tasks(self) -> int:
-        """Tasks of all parts together."""
-        return sum(len(values) for values in self.parts)
-
-    @property
-    def fewest_tasks(self) -> int:
-        """Tasks of the part that has the fewest."""
-        return min(len(values) for values in self.parts)
-
-    def shown(self, value: float, digits: str) -> str:
-        """Return a value as text, shares in percent."""
-        return f"{100 * value:{digits}} %" if self.share else f"{value:.4g}"
 
 
 @dataclass(frozen=True)
@@ -379,167 +321,6 @@ def _number(p: float | None) -> str:
     return "none" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def values_of(
-    results: Sequence[MethodResult], measure: Measure, statistic: Statistic
-) -> TaskValues:
-    """Compute a measure of results on equal tasks.
-
-    Args:
-        results: as ``comparable`` returns them.
-
-    Raises:
-        DataError: it cannot be computed from what the results hold.
-    """
-    first, seeds = results[0], tuple(len(one.models) for one in results)
-    of_arms = [_columns(results, measure.statistic, arm, statistic) for arm in measure.arms]
-    parts: tuple[FloatArray, ...] = (of_arms[0],)
-    scope = first.outcomes[measure.arms[0]].scope
-    n_images, paired = first.outcomes[measure.arms[0]].n_images, False
-    if measure.is_gap:
-        if first.arms is None or first.contrast is None:
-            raise DataError(f"{measure.name}: these results share no two arms that are compared")
-        batches = [first.outcomes[arm].query_batch for arm in measure.arms]
-        if batches[0] != batches[1]:
-            raise DataError(
-                f"the arms {' and '.join(measure.arms)} were scored differently: the queries of "
-                f"one were passed by {batches[0]}, those of the other by {batches[1]}"
-            )
-        # A gap is positive where the tested arm is worse.
-        sign = 1.0 if statistic.higher_is_better else -1.0
-        n_images, scope = contrast_images(first.arms, first.contrast)
-        paired = first.contrast.paired
-        control, tested = (sign * values for values in of_arms)
-        if measure.relative:
-            guessed = sign * _above_guessing(results, measure, statistic)
-            control, tested = _relative(control - guessed, tested - guessed, seeds)
-        parts = (control - tested,) if paired else (control, -tested)
-    return TaskValues(
-        measure,
-        first.tasks_called(measure.arms),
-        parts,
-        scope,
-        n_images,
-        measure.relative or tuple(statistic.bounds) == (0.0, 1.0),
-        first.outcomes[measure.arms[-1]].query_batch,
-        paired,
-        seeds,
-        statistic,
-        tuple(results),
-        None if measure.is_gap else _guessing(statistic, first.outcomes[measure.arms[0]]),
-    )
-
-
-def _guessing(statistic: Statistic, outcomes: Outcomes) -> float | None:
-    """Return what guessing gives; ``None`` if it is not known, as of accuracies of tasks."""
-    if isinstance(outcomes, AccuracyOutcomes):
-        return None
-    return statistic.guessing(*outcomes.predictions.shape[1:])
-
-
-def _above_guessing(
-    results: Sequence[MethodResult], measure: Measure, statistic: Statistic
-) -> float:
-    """Return what guessing gives in the control arm.
-
-    Raises:
-        DataError: it is not known, or a method is near it, so that a share of the rest says
-            nothing.
-    """
-    values = values_of(results, Measure(measure.statistic, measure.arms[:1]), statistic)
-    own = estimates_of_methods([one.label for one in results], values)
-    near = [label for label, one in own.items() if one.near_guessing]
-    if values.guessing is None or near:
-        why = f" of {near[0]} is {own[near[0]]}, near" if near else ": it is not known"
-        raise DataError(f"{measure.name}: {values.measure.name}{why} what guessing gives")
-    return values.guessing
-
-
-def _relative(
-    control: FloatArray, tested: FloatArray, seeds: Sequence[int]
-) -> tuple[FloatArray, FloatArray]:
-    """Return values whose means differ by the relative drop of each method, linear in both arms.
-
-    The drop ``1 - tested / control`` is a ratio of means; its first-order expansion has the same
-    value, and the variance of the delta method over tasks and seeds.
-    """
-    known, left = (means_over_seeds(v, seeds).mean(axis=0).repeat(seeds) for v in (control, tested))
-    return 1 + left / known * (control / known - 1), tested / known
-
-
-def _columns(
-    results: Sequence[MethodResult], name: str, arm: str, statistic: Statistic
-) -> FloatArray:
-    """Return a statistic of each task, a column per model."""
-    values = []
-    for one in results:
-        about = f"{Measure(name, (arm,)).name} of {one.label}"
-        values += [task_values(about, statistic, outcomes[arm]) for outcomes in one.models]
-    return np.column_stack(values)
-
-
-def contrast_images(arms: Arms, contrast: Contrast) -> tuple[int, Scope]:
-    """Return how many distinct images two arms have, and the scope of an interval of their gap.
-
-    It is open only if no image appears in two tasks, or in two pairs of tasks where arms are
-    paired.
-
-    Raises:
-        DataError: the arms are declared to be paired, but their tasks are not.
-    """
-    pair = arms[contrast.control], arms[contrast.tested]
-    if not contrast.paired:
-        images = np.concatenate([tasks.images.ravel() for tasks in pair])
-        n_images = int(np.unique(images).size)
-        return n_images, "closed" if n_images < images.size else "open"
-    if pair[0].key_digest != pair[1].key_digest or len(pair[0]) != len(pair[1]):
-        raise DataError(
-            f"the arms {' and '.join(contrast.arms)} cannot be paired task by task; they have "
-            f"{len(pair[0])} and {len(pair[1])} tasks of the images {pair[0].key_digest[:12]} and "
-            f"{pair[1].key_digest[:12]}"
-        )
-    images = np.sort(np.concatenate([tasks.images for tasks in pair], axis=1), axis=1)
-    new = np.diff(images, axis=1, prepend=-1) != 0  # an image of both tasks of a pair counts once
-    n_images = int(np.unique(images).size)
-    return n_images, "closed" if n_images < new.sum() else "open"
-
-
-def task_values(name: str, statistic: Statistic, outcomes: Outcomes) -> FloatArray:
-    """Return a statistic of each task, float64 ``(T,)``, checked against its contract.
-
-    Raises:
-        DataError: a value is not a finite number within the statistic's bounds, or there are not
-            as many as tasks.
-        PluginError: the values are not real numbers, or the statistic raises.
-    """
-    with seeded(0):
-        found = checked(statistic, "per_task", statistic.per_task(outcomes), np.ndarray)
-    if found.dtype.kind not in "biuf":
-        raise malformed(statistic, "per_task", f"{found.dtype} values", "float64 values")
-    values = np.asarray(found, dtype=np.float64)
-    if values.shape != (len(outcomes),):
-        raise DataError(f"{name}: {values.shape} values for {len(outcomes)} tasks")
-    if not np.isfinite(values).all():
-        task = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise DataError(f"{name}: the value of task {task} is {values[task]}")
-    low, high = statistic.bounds
-    if values.size and (values.min() < low or values.max() > high):
-        raise DataError(f"{name}: values must lie in {low}..{high}")
-    return values
-
-
-def estimates_of_methods(
-    labels: Sequence[str], values: TaskValues, how: ComparisonOptions | None = None
-) -> dict[str, Estimate]:
-    """Return the value of each method by its label, over the seeds of its models.
-
-    Raises:
-        OptionError: a method has several models, and the interval is not Student's.
-    """
-    how = how or ComparisonOptions()
-    _, over, _ = _intervals(values, np.eye(len(labels)), how)
-    return _estimates(labels, values, over, how)
-
-
 def compare_methods(
     labels: Sequence[str], values: TaskValues, how: ComparisonOptions | None = None
 ) -> MeasureComparison:
@@ -566,10 +347,10 @@ def compare_methods(
     chosen = _chosen(labels, how.baseline)
     columns = np.eye(n)
     contrasts = np.vstack([columns, *(columns[i] - columns[j] for i, j in chosen)])
-    found, over, why_not = _intervals(values, contrasts, how)
+    found, over, why_not = intervals_of(values, contrasts, how)
     level = how.choice.level
-    own = _estimates(labels, values, over, how)
-    other = {} if over is found else _estimates(labels, values, found, how)
+    own = estimates_from(labels, values, over, how)
+    other = {} if over is found else estimates_from(labels, values, found, how)
     pairs = _pairs(labels, values, chosen, (over[n:], own), level)
     notes = _notes(labels, values, found, how)
     return MeasureComparison(
@@ -592,61 +373,6 @@ def _chosen(labels: Sequence[str], baseline: str | None) -> list[tuple[int, int]
     return [(own, other) for other in range(len(labels)) if other != own]
 
 
-def _estimates(
-    labels: Sequence[str], values: TaskValues, found: Sequence[Difference], how: ComparisonOptions
-) -> dict[str, Estimate]:
-    """Return the methods' own values, whose contrasts come first."""
-    estimates = [_estimate(values, one, how.choice.level) for one in found[: len(labels)]]
-    if not values.measure.is_gap and values.statistic is not None:
-        own = zip(estimates, values.results, strict=True)
-        estimates = [_with_own_interval(one, values.statistic, result) for one, result in own]
-    return dict(zip(labels, estimates, strict=True))
-
-
-def _with_own_interval(one: Estimate, statistic: Statistic, result: MethodResult) -> Estimate:
-    """Return the value of a model in an arm with the interval that the statistic brings, if any.
-
-    Raises:
-        PluginError: the mean or the statistic's bounds contradict it.
-    """
-    outcomes = result.outcomes[one.arms[0]]
-    found = None if result.other_seeds else statistic.interval(outcomes, one.level)
-    if found is None:
-        return one
-    least, most = statistic.bounds
-    low, high = map(float, checked(statistic, "interval", found, tuple))
-    if not least <= low <= one.value <= high <= most:
-        expected = f"bounds around the mean {one.value} within {least}..{most}"
-        raise malformed(statistic, "interval", f"{low}..{high}", expected)
-    return dataclasses.replace(one, low=low, high=high, scope=outcomes.scope, estimator="own")
-
-
-def _estimate(
-    values: TaskValues, one: Difference, level: float, *, paired: bool = False
-) -> Estimate:
-    """Return a contrast of the methods as an estimate."""
-    return Estimate(
-        values.measure.statistic,
-        float(one.value),  # JSON has no numbers of NumPy's
-        float(one.low),
-        float(one.high),
-        level,
-        "open" if one.estimator in LEVELS else values.scope,
-        paired or values.paired_arms,
-        one.estimator,
-        values.n_tasks,
-        values.n_images,
-        values.share,
-        values.query_batch,
-        values.measure.arms,
-        values.statistic is None or values.statistic.higher_is_better,
-        n_seeds=one.n_seeds,
-        seed_deviation=None if one.seed_deviation is None else float(one.seed_deviation),
-        relative=values.measure.relative,
-        guessing=None if paired else values.guessing,
-    )
-
-
 def _pairs(
     labels: Sequence[str],
     values: TaskValues,
@@ -664,7 +390,7 @@ def _pairs(
     made = []
     for k, (i, j) in enumerate(chosen):
         first, second = labels[i], labels[j]
-        difference = _estimate(values, contrasts[k], level, paired=True)
+        difference = estimate_from(values, contrasts[k], level, paired=True)
         has_p, r = not np.isnan(p[k]), correlations[i, j]
         rho = None if np.isnan(r) else float(r)
         own_p, by_holm, by_bh = (float(one[k]) if has_p else None for one in (p, p_holm, p_bh))
@@ -672,58 +398,6 @@ def _pairs(
         note = (_few if has_p else _why)(values, f"{first} and {second}", (i, j))
         made.append(Pair(first, second, difference, own_p, by_holm, by_bh, rho, *signs, note))
     return tuple(made)
-
-
-def _intervals(
-    values: TaskValues, contrasts: FloatArray, how: ComparisonOptions
-) -> tuple[list[Difference], list[Difference], str]:
-    """Return contrasts over tasks and as they are asked for, and why there is no other interval."""
-    found = differences(values.parts, contrasts, how, values.n_seeds)
-    if how.choice.method not in LEVELS:
-        return found, found, ""
-    return found, *_over_images(values, contrasts, found, how)
-
-
-def _over_images(
-    values: TaskValues, contrasts: FloatArray, found: list[Difference], how: ComparisonOptions
-) -> tuple[list[Difference], str]:
-    """Return open intervals of contrasts on closed tasks, or those there are and why."""
-    over: Level = "class-level" if how.choice.method == "class-level" else "image-level"
-    missing = f"{values.measure.name}: no {over} interval, "
-    if values.scope == "open" or found[0].estimator == "none":
-        return found, ""  # Student's is open already, or there is one task
-    if values.measure.is_gap:
-        return found, missing + "since a gap is over the tasks of two arms"
-    first = values.results[0] if values.results else None
-    if first is None or first.arms is None:
-        return found, missing + "which needs tasks and answers; accuracies alone have none"
-    arm, sizes = values.measure.arms[0], np.asarray(first.class_sizes)
-    tasks = first.arms[arm]
-    if not tasks.uniform:
-        return found, missing + (
-            f"since the sampler of the tasks, {tasks.sampler}, does not draw classes and images "
-            "uniformly"
-        )
-    if not sizes.size:
-        raise DataError(
-            f"an {over} interval needs the sizes of the classes: give {argument('pool')}"
-        )
-    combined = values.means[0] @ contrasts.T
-    answers: FloatArray | None = None
-    if over == "image-level" and values.statistic is not None:
-        of_task = values.statistic.per_task
-        of_each = [answers_of(of_task, tasks, one.outcomes[arm], sizes) for one in values.results]
-        answers = np.tensordot(contrasts, np.stack(of_each), axes=1)
-    made = []
-    for row, one in enumerate(found):
-        if one.varies:
-            own = None if answers is None else answers[row]
-            new = interval_over(combined[:, row], own, tasks, sizes, how.choice.level, over)
-            error = np.sqrt(new.units_variance + new.tasks_variance)
-            p = float(2 * scipy.special.stdtr(new.freedom, -abs(new.mean) / error))
-            one = dataclasses.replace(one, low=new.low, high=new.high, p=p)
-        made.append(dataclasses.replace(one, estimator=over))
-    return made, ""
 
 
 def letters(
@@ -848,3 +522,149 @@ def _notes(
                 "conclusion is drawn"
             )
     return notes
+
+
+def compare(  # noqa: PLR0913 - an option each
+    results: Iterable[Comparable] | Mapping[str, Comparable],
+    statistic: Any | Sequence[Any] | None = None,
+    *,
+    interval: Interval = "student-t",
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+    baseline: str | None = None,
+    by_tasks: bool = False,
+    pool: ImagePool | None = None,
+    runs_dir: str | Path | None = None,
+    plugins: Sequence[str | Path] = (),
+) -> Comparison:
+    """Compare methods on equal tasks, pair by pair.
+
+    Values are paired task by task. Where the arms of a gap are pairs of tasks, so are the gaps;
+    otherwise the difference of two gaps has Welch's interval. A gap is positive where the tested
+    arm is worse, so a higher gap is worse.
+
+    Runs that differ only in their training seed count as one method, unless they have labels of
+    their own. Seeds and tasks are then crossed random effects: tasks of two methods are paired,
+    their seeds never, and the interval adds the variance between seeds. See
+    ``Runs.over_seeds``.
+
+    Caveats: intervals cover other tasks, and other images only where they are open; they cover
+    retrained models only for methods with several seeds. A note names methods with one seed next to
+    others with several: their intervals speak of these weights. Judge many pairs by ``p_holm`` or
+    ``p_bh``, not by ``p``.
+
+    Args:
+        results: runs, their folders, names or beginnings of names, selectors (``shot=5``: all
+            runs that match), folders of runs; or a mapping of labels to these or to what
+            ``fsframework.evaluate`` returned.
+        statistic: names of statistics, each compared in every arm (``wacc``), or of measures
+            (``wacc-biased``, ``wacc-gap``; ``gap`` is ``wacc-gap``); or a mapping of a name and
+            options, a class, an instance; or several. By default Acc and wAcc in every arm, and
+            the gap of wAcc.
+        interval: ``student-t``; ``percentile`` or ``bca``, bootstraps of the tasks; ``image-level``
+            or ``class-level``, open intervals for uniformly drawn tasks that share images; only
+            ``student-t`` where a method has several seeds.
+        level: confidence level, 0 < level < 1.
+        resamples: of the bootstraps; ``seed`` their seed.
+        baseline: label of a method that the others are compared with.
+        by_tasks: compare within each set of equal tasks, instead of refusing different ones.
+        pool: that the tasks of outcomes were drawn from, for ``image-level`` and ``class-level``;
+            not needed for runs.
+        runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
+        plugins: Python files whose plugin classes are loaded too.
+
+    Raises:
+        DataError: the tasks differ, or a requested statistic cannot be computed.
+        OptionError: a measure is unknown, or an option is out of range.
+        RecordError: a run does not exist, or has no outcomes.
+
+    >>> import fsframework as fsf
+    >>> data = {"name": "planted", "n_per_class": 12, "size": 16}
+    >>> arms = fsf.draw("random", fsf.pool(data), tasks=30, way=2, shot=1, queries=4)
+    >>> models = {name: fsf.model(name) for name in ("ncc", "logistic")}
+    >>> outcomes = {name: fsf.evaluate(model, arms, data) for name, model in models.items()}
+    >>> found = fsf.compare(outcomes, "acc")
+    >>> [(pair.first, pair.second, pair.difference.n_tasks) for pair in found.pairs]
+    [('ncc', 'logistic', 30)]
+    """
+    session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
+    how = ComparisonOptions(IntervalChoice(level, interval), resamples, seed, baseline)
+    results, unfinished = finished_of(results, session.workspace.runs)
+    found = joined_over_seeds(list(results_of(results, session.workspace.runs, pool)))
+    if not found:
+        raise OptionError("a comparison needs at least two methods, and none is given")
+    if len(found) == 1 and found[0].other_seeds:
+        raise OptionError(
+            f"all {len(found[0].models)} runs differ only in their training seed and count as one "
+            "method; give each a label of its own to compare them with each other"
+        )
+    requests = statistic if isinstance(statistic, (list, tuple)) else [statistic]
+    asked = [one for one in requests if one is not None]
+    groups = grouped_by_tasks(found) if by_tasks else [found]
+    # A baseline that no group has is refused when methods are compared.
+    groups = [group for group in groups if baseline in [one.label for one in group]] or groups
+    parts: list[MeasureComparison] = []
+    notes: list[str] = [unfinished] if unfinished else []
+    cautions: dict[str, tuple[str, ...]] = {}
+    for group in groups:
+        if by_tasks and len(group) < 2:
+            continue
+        chosen = comparable(group)
+        made, left_out = _compared(asked, session, chosen, how)
+        parts, notes = [*parts, *made], [*notes, *left_out]
+        for label, said in cautions_of({one.label: one.records for one in chosen}).items():
+            cautions[label] = tuple(dict.fromkeys((*cautions.get(label, ()), *said)))
+    single = [group[0].label for group in groups if by_tasks and len(group) < 2]
+    if alone := list(dict.fromkeys(single)):
+        some = ", ".join(alone[:4]) + (f" and {len(alone) - 4} more" if len(alone) > 4 else "")
+        notes.append(f"no other method was tested on the tasks of {some}")
+    if not parts:
+        raise OptionError("no two of these methods have the same tasks")
+    return Comparison(tuple(parts), tuple(dict.fromkeys(notes)), cautions)
+
+
+def _compared(
+    asked: Sequence[Any],
+    session: Session,
+    results: Sequence[MethodResult],
+    how: ComparisonOptions,
+) -> tuple[list[MeasureComparison], list[str]]:
+    """Compare results on equal tasks in each measure; also return what is left out."""
+    registry, contrast = session.registry, results[0].contrast
+    arms = list(results[0].outcomes)
+    made: dict[str, Statistic] = {}
+    names: list[str] = []
+    for request in asked:
+        own = {} if isinstance(request, str) else statistics_of(registry, request, results)
+        made |= own
+        names += own or [request]
+    usual = [*DEFAULT_STATISTICS, *([] if contrast is None else ["gap"])]
+    known = dict.fromkeys([*registry.names("statistic"), *made, *DEFAULT_STATISTICS])
+    measures = measures_named(names or usual, list(known), arms, contrast)
+    labels, found, left_out = [one.label for one in results], [], []
+    for measure in measures:
+        if measure.statistic not in made:
+            made |= statistics_of(registry, measure.statistic, results)
+        try:
+            values = values_of(results, measure, made[measure.statistic])
+        except DataError as error:
+            if names:
+                raise DataError(f"{measure.name} cannot be compared: {error}") from None
+            left_out.append(f"without {measure.name}: {error}")
+            continue
+        one = compare_methods(labels, values, how)
+        limits = _limits(results, measure, made[measure.statistic]) if measure.is_gap else ()
+        found.append(dataclasses.replace(one, limits=tuple(limits)))
+    if not found:
+        raise DataError("nothing can be compared: " + "; ".join(left_out))
+    return found, left_out
+
+
+def _limits(results: Sequence[MethodResult], gap: Measure, statistic: Statistic) -> Iterator[str]:
+    """Yield what the gaps of methods do not say, as their headline does."""
+    labels, arms = [one.label for one in results], [Measure(gap.statistic, (a,)) for a in gap.arms]
+    control, tested = (compare_methods(labels, values_of(results, a, statistic)) for a in arms)
+    if len(set(control.groups.values())) > 1:
+        yield f"The gaps do not rank these methods, whose {control.measure.name} differs."
+    yield from limits_told({p.measure.name: p.values for p in (control, tested)}, gap.arms)
