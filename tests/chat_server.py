@@ -55,7 +55,8 @@ class ChatServer:
 
     Args:
         answer: returns the text for the body of a request; or the whole choice, with a
-            ``message``; or another body, with its ``status``; or any value, as ``raw``.
+            ``message``; or another body, with its ``status``; or any value or
+            bytes, as ``raw``.
         failing: share of requests whose first attempt fails: 500, 429 with ``Retry-After``, or a
             dropped connection.
         delay: seconds that every answer takes.
@@ -163,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(int(fault), {"error": {"message": "busy"}}, {"retry-after-ms": "5"})
 
     def _send(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
-        raw = json.dumps(body).encode()
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         for name, value in {
             "Content-Type": "application/json",

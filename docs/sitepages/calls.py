@@ -37,6 +37,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     "import accuracies": ("fsf_statistics.read_accuracies", "fsf_statistics.import_accuracies"),
     "import libfewshot": ("fsf_importing.read_checkpoint", "fsf_importing.Checkpoint.save"),
     "import relationnet": ("fsf_importing.read_checkpoint", "fsf_importing.Checkpoint.save"),
+    "keywords": ("fsf_statistics.keywords",),
     "plan": ("fsf_statistics.plan_queries", "fsf_statistics.best_queries"),
     "plugins check": ("fsf_tools.check_plugins",),
     "plugins list": ("fsf_tools.installed_plugins",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,36 +25,33 @@ _LENGTH = 4
 
 
 def demand_text(
-    methods: Mapping[str, FewShotMethod], backbone: Backbone, called: str, settings: Settings
+    method: FewShotMethod, backbone: Backbone, called: tuple[str, str], choice: str = "own"
 ) -> None:
     """Check that a backbone reads text where a method has the names of classes read by it.
 
     Args:
-        methods: by how messages name them; ``called`` is how they name the backbone.
-        settings: with the choice of the names.
+        called: how messages name the two.
+        choice: of the names.
 
     Raises:
-        OptionError: it reads none; or names are chosen, but no method sees any; or the choice is
+        OptionError: it reads none; or names are chosen, but the method sees none; or the choice is
             none of those known.
     """
-    choice = settings.class_names
     if choice not in _CHOICES and not choice.endswith(".csv"):
         raise OptionError(
             f"{argument('class_names', choice)}{close_matches(choice, _CHOICES)}: must be "
             f"{', '.join(_CHOICES)} or a CSV file with the columns class and name"
         )
-    readers = {name: one for name, one in methods.items() if one.needs_class_names}
-    if choice != "own" and not readers:
+    if not method.needs_class_names and choice != "own":
         raise OptionError(
-            f"{argument('class_names', choice)} changes nothing, because "
-            f"{' and '.join(methods)} never sees a class name; leave it out"
+            f"{argument('class_names', choice)} changes nothing, because {called[0]} never sees a "
+            "class name; leave it out"
         )
-    for name, one in readers.items():
-        if not (one.embeds_names or backbone.reads_text):
-            raise OptionError(
-                f"{name} needs a backbone that reads class names, and {called} reads no text; use "
-                f"one that does, such as {argument('backbone', 'clip:MODEL')}"
-            )
+    if method.needs_class_names and not (method.embeds_names or backbone.reads_text):
+        raise OptionError(
+            f"{called[0]} needs a backbone that reads class names, and {called[1]} reads no text; "
+            f"use one that does, such as {argument('backbone', 'clip:MODEL')}"
+        )
 
 
 def told_names(
@@ -104,12 +101,13 @@ def told_names(
 
 def names_note(settings: Settings) -> tuple[str, ...]:
     """Return what a reader of the numbers must know about the names, if they are not the own."""
-    told = {
-        "own": (),
-        "shuffled": ("the method was told the name of another class for each class",),
-        "random": ("the method was told random syllables in place of the class names",),
-    }.get(settings.class_names, ("the method was told the class names of a file",))
-    return tuple(f"{one} ({argument('class_names', settings.class_names)})" for one in told)
+    choice = settings.class_names
+    what = {
+        "shuffled": "each class by the name of another",
+        "random": "classes by random syllables",
+    }
+    told = f"the method was told {what.get(choice, 'the class names of a file')}"
+    return () if choice == "own" else (f"{told} ({argument('class_names', choice)})",)
 
 
 def _read(path: Path, known: Sequence[str] | None) -> dict[str, str]:

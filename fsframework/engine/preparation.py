@@ -147,9 +147,8 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     settings, method = experiment.settings, experiment.method.create()
     device = resolve_device(settings.device)
     if settings.class_names != "own" or method.needs_class_names:
-        backbone = experiment.backbone
-        methods = {experiment.method.called: method}
-        demand_text(methods, backbone.create(), backbone.called, settings)
+        called = experiment.method.called, experiment.backbone.called
+        demand_text(method, experiment.backbone.create(), called, settings.class_names)
     if settings.tensorboard:
         check_tensorboard()
     trains = experiment.learns

@@ -14,7 +14,7 @@ from fsframework.records import RunRecord
 from fsframework.values import text_table
 
 __all__ = [
-    "LEADING", "called", "facts_of", "labelled", "matching_runs", "options_told", "select_run",
+    "LEADING", "called", "facts_of", "matching_runs", "options_told", "select_run",
     "source_of_words", "text_of", "told_apart",
 ]  # fmt: skip
 
@@ -117,22 +117,6 @@ def options_told(record: RunRecord, statistic: str) -> str:
     """Return the options with which a run has computed a statistic, in a few words."""
     options = record.statistic_options.get(statistic, {})
     return called({name: text_of(value) for name, value in options.items()})
-
-
-def labelled(labels: Sequence[str], facts: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return labels, equal ones each with the facts that tell it from the others.
-
-    >>> labelled(["ncc", "ncc", "knn"], [{"shot": "1"}, {"shot": "5"}, {"shot": "1"}])
-    ['ncc 1-shot', 'ncc 5-shot', 'knn']
-    """
-    found = list(labels)
-    for label in set(labels):
-        places = [place for place, one in enumerate(labels) if one == label]
-        told = told_apart([facts[place] for place in places])
-        for at, place in enumerate(places):
-            own = called({name: values[at] for name, values in told.items()})
-            found[place] = f"{label} {own}".strip()
-    return found
 
 
 def matching_runs(selector: str, records: Mapping[str, RunRecord], place: str) -> list[str]:

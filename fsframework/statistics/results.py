@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from fsframework.errors import DataError, OptionError, argument
 from fsframework.records import RunRecord
-from fsframework.statistics.facts import facts_of, labelled
 from fsframework.values import Arms, Contrast, Outcomes
 
 __all__ = [
     "MethodResult",
     "cautions_of",
-    "comparable",
     "grouped_by_seeds",
-    "grouped_by_tasks",
     "joined_over_seeds",
-    "labels_of",
 ]
 
 T = TypeVar("T")
@@ -124,15 +118,6 @@ def grouped_by_seeds(
     return [[own[seed] for seed in sorted(own, key=lambda one: one or 0)] for own in found]
 
 
-def grouped_by_tasks(results: Sequence[MethodResult]) -> list[list[MethodResult]]:
-    """Group results of equal tasks, in the order in which the tasks first appear."""
-    groups: dict[tuple[tuple[str, str], ...], list[MethodResult]] = {}
-    for one in results:
-        key = tuple(sorted((arm, o.task_digest) for arm, o in one.outcomes.items()))
-        groups.setdefault(key, []).append(one)
-    return list(groups.values())
-
-
 def cautions_of(records: Mapping[str, Sequence[RunRecord]]) -> dict[str, tuple[str, ...]]:
     """Return by label what to print under a table of runs.
 
@@ -161,98 +146,3 @@ def cautions_of(records: Mapping[str, Sequence[RunRecord]]) -> dict[str, tuple[s
         ]
         found[label] = tuple(dict.fromkeys(said))
     return found
-
-
-def comparable(results: Sequence[MethodResult]) -> list[MethodResult]:
-    """Return results with labels that tell them apart, and only the arms that they share.
-
-    Raises:
-        DataError: tasks or scoring differ; the message says how.
-        OptionError: a result is given twice.
-    """
-    first, labels = results[0], labels_of(results)
-    for label, other in zip(labels[1:], results[1:], strict=True):
-        both = f"{labels[0]} and {label}"
-        shared = [arm for arm in first.outcomes if arm in other.outcomes]
-        if not shared:
-            arms = [", ".join(one.outcomes) for one in (first, other)]
-            raise DataError(
-                f"{both} share no arm: the arms of the first are {arms[0]}, those of the second "
-                f"{arms[1]}"
-            )
-        for arm in shared:
-            one, two = first.outcomes[arm], other.outcomes[arm]
-            if one.task_digest != two.task_digest:
-                raise DataError(
-                    f"{both} were evaluated on different tasks, so their values cannot be paired: "
-                    f"{_difference(first, other, arm)}; {argument('by_tasks', True)} compares "
-                    "those on equal tasks"
-                )
-            if one.query_batch != two.query_batch:
-                raise DataError(
-                    f"{both} were scored differently: the queries of one were passed by "
-                    f"{one.query_batch}, those of the other by {two.query_batch}"
-                )
-    arms = [arm for arm in first.outcomes if all(arm in one.outcomes for one in results)]
-    one_contrast = all(one.contrast == first.contrast for one in results)
-    return [
-        dataclasses.replace(
-            one,
-            label=label,
-            outcomes={arm: one.outcomes[arm] for arm in arms},
-            other_seeds=tuple({arm: o[arm] for arm in arms} for o in one.other_seeds),
-            arms=_only(one.arms, arms, one_contrast),
-        )
-        for one, label in zip(results, labels, strict=True)
-    ]
-
-
-def _only(tasks: Arms | None, arms: Sequence[str], with_contrast: bool) -> Arms | None:
-    if tasks is None:
-        return None
-    contrast = tasks.contrast
-    kept = with_contrast and contrast is not None and set(contrast.arms) <= set(arms)
-    return Arms({arm: tasks[arm] for arm in arms}, contrast if kept else None, tasks.symbols)
-
-
-def _difference(first: MethodResult, other: MethodResult, arm: str) -> str:
-    """Return how the tasks of two results differ."""
-    one, two = first.outcomes[arm], other.outcomes[arm]
-    found: list[tuple[str, Any, Any]] = []
-    if first.arms is not None and other.arms is not None:
-        a, b = first.arms[arm], other.arms[arm]
-        found += [("ways", a.n_way, b.n_way), ("shots", a.n_shot, b.n_shot)]
-        found.append(("queries per class", a.n_query, b.n_query))
-    found.append(("tasks", f"{len(one):,}", f"{len(two):,}"))
-    if first.task_set or other.task_set:
-        names = repr(first.tasks_called([arm])), repr(other.tasks_called([arm]))
-        found = [("as names", *names), *found, ("as scopes", one.scope, two.scope)]
-    for what, *values in found:
-        if values[0] != values[1]:
-            return f"the first has {values[0]}, the second {values[1]} {what}"
-    return (
-        "they were drawn with another seed or sampler, or from other images (digests "
-        f"{one.task_digest[:8]} and {two.task_digest[:8]})"
-    )
-
-
-def labels_of(results: Sequence[MethodResult]) -> list[str]:
-    """Return distinct labels, none longer than necessary.
-
-    Raises:
-        OptionError: a result is given twice.
-
-    >>> labels_of([MethodResult("ncc", {}, source=Path("a")), MethodResult("maml", {})])
-    ['ncc', 'maml']
-    """
-    labels = labelled([one.label for one in results], [_facts(one) for one in results])
-    double = [label for label, count in Counter(labels).items() if count > 1]
-    if double:
-        raise OptionError(f"{min(double)} is given twice")
-    return labels
-
-
-def _facts(result: MethodResult) -> dict[str, str]:
-    facts = facts_of(result.records[0]) if result.records else {}
-    source = result.source or Path()
-    return {**facts, "run": source.name, "folder": str(source)}

@@ -108,7 +108,7 @@ def values_of(
     """Compute a measure of results on equal tasks.
 
     Args:
-        results: as ``comparable`` returns them.
+        results: with the arms that they share.
 
     Raises:
         DataError: it cannot be computed from what the results hold.

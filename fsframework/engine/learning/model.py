@@ -181,7 +181,7 @@ def build_model(
         if settings is not None and settings.model is None:
             extractor.load_pretrained(offline=settings.offline)
         head: FewShotMethod = method.create()
-        demand_text({method.called: head}, extractor, backbone.called, settings or Settings())
+        demand_text(head, extractor, (method.called, backbone.called))
         model = FewShotModel(extractor, head, size, n_base_classes)
     # Methods that embed nothing share the features of their backbone.
     own = method.fingerprint if model.method.embeds else ""

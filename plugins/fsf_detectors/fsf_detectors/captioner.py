@@ -289,7 +289,7 @@ class _Loaded:
                     for whole, begun, rest in zip(texts, self._decoded(prompt), behind, strict=True)
                 ]
         # Line ends stay: they separate the items of a list.
-        lines = ([" ".join(line.split()) for line in text.splitlines()] for text in texts)
+        lines = ([" ".join(line.split()) for line in text.split("\n")] for text in texts)
         return ["\n".join(filter(None, each)) for each in lines]
 
     def _decoded(self, tokens: Any) -> list[str]:

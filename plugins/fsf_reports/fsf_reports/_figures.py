@@ -12,9 +12,9 @@ from typing import Any
 import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, data_of, natural, reading, some_of, title_of
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
-from fsf_statistics import FEWEST_RANKED, LEAST_HARM, MOST_WRONG, spearman
+from fsf_statistics import FEWEST_RANKED, LEAST_HARM, MOST_WRONG, labelled, spearman
 from fsframework.errors import DataError, OptionError, close_matches
-from fsframework.statistics.facts import facts_of, labelled, told_apart
+from fsframework.statistics.facts import facts_of, told_apart
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.statistics.task_values import values_of

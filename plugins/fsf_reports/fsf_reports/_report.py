@@ -19,6 +19,7 @@ from fsf_reports.interfaces import (
     ReportPart,
     Section,
 )
+from fsf_statistics import labelled
 from fsframework.api.components import component
 from fsframework.api.run_pixels import RunImages
 from fsframework.api.running import Run, load_run, load_runs, runs
@@ -32,7 +33,7 @@ from fsframework.errors import (
     close_matches,
 )
 from fsframework.interfaces import checked, contained
-from fsframework.statistics.facts import facts_of, labelled
+from fsframework.statistics.facts import facts_of
 from fsframework.statistics.results import MethodResult
 from fsframework.values import IntArray, UInt8Array, atomic_write
 

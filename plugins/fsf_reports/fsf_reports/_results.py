@@ -14,22 +14,25 @@ from typing import Any
 import fsf_statistics
 import fsframework as fsf
 from fsf_reports.values import Quantity
-from fsf_statistics import ComparedHeadline, facts_of, sets_of, tasks_told_apart
+from fsf_statistics import (
+    ComparedHeadline,
+    facts_of,
+    labelled,
+    labels_of,
+    measures_named,
+    sets_of,
+    tasks_told_apart,
+)
 from fsframework.api.results import finished_of, results_of, statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Statistic
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import IntervalChoice
-from fsframework.statistics.facts import called, labelled
+from fsframework.statistics.facts import called
 from fsframework.statistics.facts import facts_of as facts_of_run
-from fsframework.statistics.measures import Measure, measures_named
-from fsframework.statistics.results import (
-    MethodResult,
-    cautions_of,
-    joined_over_seeds,
-    labels_of,
-)
+from fsframework.statistics.measures import Measure
+from fsframework.statistics.results import MethodResult, cautions_of, joined_over_seeds
 from fsframework.statistics.task_values import estimates_of_methods, values_of
 from fsframework.values import Estimate, footnotes, label_in_arms
 

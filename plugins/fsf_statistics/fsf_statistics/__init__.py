@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
     from fsf_statistics._worst_class import WorstClassAccuracy
     from fsf_statistics.accuracies import Reading, read_accuracies
+    from fsf_statistics.bias_words import KeywordRow, Keywords, keywords
     from fsf_statistics.breakdowns import Breakdown, breakdown
     from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare
+    from fsf_statistics.equal_tasks import labelled, labels_of, measures_named
     from fsf_statistics.error_slices import SliceRow, Slices, slices
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
@@ -59,6 +61,8 @@ __all__ = [
     "HeadlineEntry",
     "HeadlineRow",
     "HeadlineTable",
+    "KeywordRow",
+    "Keywords",
     "MeasureComparison",
     "Pair",
     "QueryPlan",
@@ -82,9 +86,13 @@ __all__ = [
     "headline_of_runs",
     "import_accuracies",
     "kept_pairs",
+    "keywords",
+    "labelled",
     "labelled_results",
+    "labels_of",
     "limits_of",
     "mean_interval",
+    "measures_named",
     "options_of_tasks",
     "pilot_of",
     "plan_queries",
@@ -113,6 +121,8 @@ _HOME = {
     "HeadlineEntry": "_headline_table",
     "HeadlineRow": "headlines",
     "HeadlineTable": "_headline_table",
+    "KeywordRow": "bias_words",
+    "Keywords": "bias_words",
     "LEAST_HARM": "harm",
     "MOST_WRONG": "harm",
     "MeasureComparison": "comparing",
@@ -138,9 +148,13 @@ _HOME = {
     "headline_of_runs": "headlines",
     "import_accuracies": "imported_runs",
     "kept_pairs": "harm",
+    "keywords": "bias_words",
+    "labelled": "equal_tasks",
     "labelled_results": "sources",
+    "labels_of": "equal_tasks",
     "limits_of": "headlines",
     "mean_interval": "means",
+    "measures_named": "equal_tasks",
     "options_of_tasks": "task_sets",
     "pilot_of": "query_variance",
     "plan_queries": "queries",

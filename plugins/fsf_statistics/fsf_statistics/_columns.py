@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Literal
 
 from fsf_statistics.comparing import MeasureComparison, compare_methods
+from fsf_statistics.equal_tasks import comparable
 from fsframework.api.headlines import head_of, measures_of_table
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Statistic
 from fsframework.statistics.crossed import NO_SPREAD
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.measures import Measure
-from fsframework.statistics.results import MethodResult, comparable
+from fsframework.statistics.results import MethodResult
 from fsframework.statistics.task_values import estimates_of_methods, values_of
 from fsframework.values import Estimate, label_in_arms
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fsf_statistics.adjusting import benjamini_hochberg, holm
+from fsf_statistics.equal_tasks import comparable, grouped_by_tasks, measures_named
 from fsframework.api.headlines import limits_told
 from fsframework.api.results import Comparable, finished_of, results_of, statistics_of
 from fsframework.api.session import Session, open_session
@@ -28,14 +29,8 @@ from fsframework.interfaces import Statistic
 from fsframework.statistics.crossed import NO_SPREAD, Difference
 from fsframework.statistics.differences import ComparisonOptions, bootstrap_of_few
 from fsframework.statistics.estimators import Interval, IntervalChoice
-from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure, measures_named
-from fsframework.statistics.results import (
-    MethodResult,
-    cautions_of,
-    comparable,
-    grouped_by_tasks,
-    joined_over_seeds,
-)
+from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure
+from fsframework.statistics.results import MethodResult, cautions_of, joined_over_seeds
 from fsframework.statistics.task_values import (
     TWO_SEEDS,
     TaskValues,

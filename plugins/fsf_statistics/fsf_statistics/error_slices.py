@@ -30,7 +30,7 @@ from fsframework.values import (
     text_table,
 )
 
-__all__ = ["SliceRow", "Slices", "slices"]
+__all__ = ["SliceRow", "Slices", "arm_of", "slices"]
 
 _FEWEST_IMAGES = 5
 """Images that a slice needs among those that its excess is estimated from."""
@@ -216,7 +216,7 @@ def slices(  # noqa: PLR0913 - an option each
             "the runs"
         )
     outcomes = models[0]
-    chosen = _arm(outcomes, arm)
+    chosen = arm_of(outcomes, arm)
     tasks = outcomes.arms[chosen]
     tasks.verify(pool)
     if embeddings is None:
@@ -242,7 +242,12 @@ def _check(count: int | None, weight: float, level: float) -> None:
         raise OptionError(f"{argument('level')} must lie between 0 and 1, not {level}")
 
 
-def _arm(outcomes: ArmOutcomes, arm: str | None) -> str:
+def arm_of(outcomes: ArmOutcomes, arm: str | None) -> str:
+    """Return the name of an arm, by default the first.
+
+    Raises:
+        OptionError: there is no such arm.
+    """
     known = list(outcomes)
     if arm is not None and arm not in known:
         hint = close_matches(arm, known)

@@ -18,6 +18,7 @@ from fsf_statistics._answers import (
 )
 from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
+from fsf_statistics.equal_tasks import labels_of
 from fsf_statistics.task_sets import facts_of, sets_of, tasks_told_apart
 from fsframework.api.headlines import PLACEBO, Headline, gap_told, limits_told, reading_told
 from fsframework.api.results import Comparable, results_of, statistic_of_run, statistics_of
@@ -29,12 +30,7 @@ from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import Interval, IntervalChoice
 from fsframework.statistics.facts import called
 from fsframework.statistics.measures import DEFAULT_STATISTICS
-from fsframework.statistics.results import (
-    MethodResult,
-    cautions_of,
-    joined_over_seeds,
-    labels_of,
-)
+from fsframework.statistics.results import MethodResult, cautions_of, joined_over_seeds
 from fsframework.values import Estimate, footnotes, html_table
 
 __all__ = ["Column", "ComparedHeadline", "HeadlineRow", "headline", "headline_of_runs", "limits_of"]

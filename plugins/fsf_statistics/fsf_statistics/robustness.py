@@ -15,6 +15,7 @@ from scipy import special
 
 from fsf_statistics.adjusting import benjamini_hochberg, holm
 from fsf_statistics.comparing import MeasureComparison, Pair, direct_sign, letters
+from fsf_statistics.equal_tasks import comparable
 from fsframework.api.results import Comparable, results_of, statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError, argument
@@ -22,7 +23,7 @@ from fsframework.statistics.crossed import NO_SPREAD, OVER_SEEDS, Difference
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure
-from fsframework.statistics.results import MethodResult, comparable, joined_over_seeds
+from fsframework.statistics.results import MethodResult, joined_over_seeds
 from fsframework.statistics.task_values import TaskValues, estimates_of_methods, values_of
 from fsframework.values import Estimate, FloatArray, html_table, text_table
 

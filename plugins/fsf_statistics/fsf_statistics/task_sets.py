@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fsf_statistics.equal_tasks import grouped_by_tasks
 from fsframework.statistics.facts import source_of_words, text_of, told_apart
-from fsframework.statistics.results import MethodResult, grouped_by_tasks
+from fsframework.statistics.results import MethodResult
 
 __all__ = [
     "facts_of",

@@ -13,11 +13,12 @@ import fsframework as fsf
 from fsf_statistics import WorstClassAccuracy, mean_interval
 from fsf_statistics.adjusting import benjamini_hochberg, holm
 from fsf_statistics.comparing import Comparison, Pair, compare_methods, letters
+from fsf_statistics.equal_tasks import comparable
 from fsframework.errors import DataError, OptionError
 from fsframework.statistics.differences import ComparisonOptions, differences
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure
-from fsframework.statistics.results import MethodResult, comparable
+from fsframework.statistics.results import MethodResult
 from fsframework.statistics.task_values import TaskValues, values_of
 from fsframework.testing import toy_outcomes
 from fsframework.values import (

@@ -138,16 +138,6 @@ def test_too_little_to_look_at() -> None:
         slices(outcomes, pool=pool, embeddings=z[1:])
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> fsf.Run:
-    folder = tmp_path_factory.mktemp("runs")
-    return fsf.run(
-        method="ncc", sampler="random", dataset={"name": "planted", "n_per_class": 12, "size": 16},
-        training={"epochs": 0}, tasks=60, way=3, shot=1, queries=4, progress=False,
-        runs_dir=folder, cache_dir=folder / "cache",
-    )  # fmt: skip
-
-
 def test_a_run_is_embedded_by_its_own_model(run: fsf.Run) -> None:
     images = run.images(range(len(run.pool)))
     features = run.model().embed(np.stack([images[i] for i in range(len(run.pool))]))

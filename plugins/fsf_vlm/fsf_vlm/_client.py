@@ -192,7 +192,7 @@ class Client:
         """Add the answers to all requests to ``known``."""
         import openai
 
-        key = os.environ.get(self.key_from, "").strip()
+        key = self._key()
         before, failed = len(known), list[Exception]()
         waiting = iter(left.items())
 
@@ -225,12 +225,21 @@ class Client:
             # From None: the error of the library refers to the request and its headers.
             raise DataError(f"{self._reason(failed[0], key)}; {done}{kept}") from None
 
+    def _key(self) -> str:
+        key = os.environ.get(self.key_from, "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise DataError(
+                f"the environment variable {self.key_from} must contain a key, without line ends "
+                "and special characters"
+            )
+        return key
+
     async def _one(self, connection: Any, request: Request, key: str) -> Answer:
         # Images are encoded while others are on their way.
         body = await asyncio.to_thread(_body, request)
         raw = await connection.chat.completions.with_raw_response.create(model=self.model, **body)
-        reply = raw.parse()
         try:
+            reply = raw.parse()
             choice, usage = reply.choices[0], reply.usage
             content = choice.message.content or ""
             tokens = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
@@ -238,13 +247,15 @@ class Client:
             top = tuple(
                 {one.token: one.logprob for one in token.top_logprobs} for token in logprobs
             )
-        except (AttributeError, IndexError, TypeError):
+        except (AttributeError, IndexError, TypeError, ValueError):
             raise _NotTheProtocol from None
         self._used["requests"] += 1
         self._used["retries"] += raw.retries_taken
         self._used["prompt_tokens"] += tokens[0]
         self._used["completion_tokens"] += tokens[1]
-        return Answer(_without(key, content), *tokens, top)
+        # A server that repeats a key is no reason to keep it.
+        said = content.replace(key, "***") if len(key) >= _SHORTEST_KEY else content
+        return Answer(said, *tokens, top)
 
     def _reason(self, error: Exception, key: str) -> str:
         """Return why the endpoint cannot be used, in one line that never contains the key."""
@@ -342,8 +353,5 @@ def _said(error: Any) -> str:
 
 
 def _line(text: str, key: str) -> str:
-    return " ".join(_without(key, text).split())[:_MOST_REASON] or "no reason given"
-
-
-def _without(key: str, text: str) -> str:
-    return text.replace(key, "***") if len(key) >= _SHORTEST_KEY else text
+    shown = text.replace(key, "***") if key else text
+    return " ".join(shown.split())[:_MOST_REASON] or "no reason given"

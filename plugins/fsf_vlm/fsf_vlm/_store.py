@@ -116,7 +116,7 @@ class AnswerStore:
         Raises:
             DataError: it cannot be written.
         """
-        body = json.dumps([digest, asdict(answer)], ensure_ascii=False, allow_nan=False)
+        body = json.dumps([digest, asdict(answer)])
         line = f"{_check(body)} {body}\n".encode()
         try:
             if self._file is None or not self._file.exists():

@@ -186,6 +186,15 @@ class TestFailures:
             monkeypatch.setenv("MY_KEY", KEY)
             assert client(server, key_from="MY_KEY").ask(questions(images[:1]))
 
+    @pytest.mark.parametrize("key", ["sk-one\nsk-two", "sk-\u00e9t\u00e9", "sk-\x7f"])
+    def test_a_key_that_cannot_be_sent_is_not_shown(
+        self, images: Sequence[UInt8Array], monkeypatch: pytest.MonkeyPatch, key: str
+    ) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+        with pytest.raises(DataError, match="OPENAI_API_KEY must contain a key") as caught:
+            client("http://localhost:8000/v1").ask(questions(images[:1]))
+        assert "sk-" not in "".join(traceback.format_exception(caught.value))
+
     def test_that_last_stop_the_work_and_the_same_call_continues(
         self, images: Sequence[UInt8Array], tmp_path: Path
     ) -> None:
@@ -227,7 +236,9 @@ class TestFailures:
         ):
             client(server, attempts=1, timeout=0.05).ask(questions(images[:1]))
 
-    @pytest.mark.parametrize("reply", [{"hello": 1}, {"choices": []}, ["a"], "page"])
+    @pytest.mark.parametrize(
+        "reply", [{"hello": 1}, {"choices": []}, ["a"], "page", b"<html>", b""]
+    )
     def test_of_a_server_with_another_protocol(
         self, images: Sequence[UInt8Array], reply: Any
     ) -> None:
@@ -313,6 +324,11 @@ class TestStore:
             assert store.get("7") == Answer("says 7\n'\u2028", 7, 1)
         assert len(AnswerStore("http://a/v1", "big", tmp_path).refreshed()) == 0
         assert stores[0].damaged == 0
+
+    def test_keeps_whatever_a_server_may_say(self, tmp_path: Path) -> None:
+        said = Answer("half of a pair \ud800, \u2028 and \x00", 1, 2, ({"\ud83d": -float("inf")},))
+        AnswerStore("http://a/v1", "tiny", tmp_path).add("x", said)
+        assert AnswerStore("http://a/v1", "tiny", tmp_path).refreshed().get("x") == said
 
     @pytest.mark.parametrize(
         "spoil",

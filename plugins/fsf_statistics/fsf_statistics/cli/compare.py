@@ -206,7 +206,7 @@ def _counterparts(measures: Sequence[Measure], others: Sequence[MethodResult]) -
     The counterpart of a gap is a gap; that of an arm is the arm of the same name, or the only arm
     if both sides have only one.
     """
-    from fsframework.statistics.results import comparable
+    from fsf_statistics.equal_tasks import comparable
     from fsframework.values import measure_name
 
     first = comparable(others)[0]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fsf_statistics.equal_tasks import measures_named
 from fsframework.errors import OptionError
-from fsframework.statistics.measures import measures_named
 from fsframework.values import Contrast
 
 ARMS, CONTRAST = ["random", "biased"], Contrast("random", "biased")
