@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fsf_reports._sections.notes import Notes
     from fsf_reports._sections.pairs import HarmfulPairs
     from fsf_reports._sections.provenance import Provenance
+    from fsf_reports._sections.slices import FailingSlices
     from fsf_reports._sections.submission import Submission
     from fsf_reports._sections.tasks import Tasks
     from fsf_reports._sections.training import Training
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Altair",
     "DataAndWords",
+    "FailingSlices",
     "Figures",
     "Findings",
     "HarmfulPairs",
@@ -59,6 +61,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Altair": "_altair",
     "DataAndWords": "_sections.data",
+    "FailingSlices": "_sections.slices",
     "Figures": "_sections.figures",
     "Findings": "_sections.findings",
     "HarmfulPairs": "_sections.pairs",

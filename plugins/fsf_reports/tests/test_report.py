@@ -17,6 +17,7 @@ import fsf_statistics
 import fsframework
 from fsf_reports import (
     DataAndWords,
+    FailingSlices,
     Figures,
     Findings,
     HarmfulPairs,
@@ -32,6 +33,7 @@ from fsf_reports.interfaces import Section
 from fsf_reports.testing import toy_runs
 from fsf_reports.values import (
     FigureDeclaration,
+    Gallery,
     Listing,
     Quantity,
     TableDeclaration,
@@ -51,8 +53,8 @@ QUICK: dict[str, Any] = {
 }  # fmt: skip
 Runs = dict[str, fsframework.Run]
 SECTIONS = (
-    DataAndWords, Figures, Findings, HarmfulPairs, Leaderboard, Notes, Provenance, Submission,
-    Tasks, Training,
+    DataAndWords, FailingSlices, Figures, Findings, HarmfulPairs, Leaderboard, Notes, Provenance,
+    Submission, Tasks, Training,
 )  # fmt: skip
 
 
@@ -183,6 +185,24 @@ def test_harmful_pairs_are_those_of_the_public_function() -> None:
         headlined = f"{first.class_name} with {first.words}, {100 * first.estimate.value:.1f} ± "
         narrow = first.estimate.half_width < first.estimate.value
         assert (headlined in _texts(made, "harmful-pairs")) == narrow
+
+
+def test_failing_slices_are_those_that_were_asked_for() -> None:
+    run = fsframework.run(method="ncc", **QUICK, tasks=400, training={"epochs": 0})
+    made = fsf_reports.report(run, sections=["failing-slices"], progress=False)
+    assert not [block for part in made.page.parts for block in part.blocks]
+    found = fsf_statistics.slices(run, level=0.01)  # even an excess by chance is shown
+    made = fsf_reports.report(run, sections=["failing-slices"], progress=False)
+    blocks = made.page.parts[0].blocks
+    [table] = [block for block in blocks if isinstance(block, TableDeclaration)]
+    shown = [entry.measured.value for entry in table.entries if entry.column == "excess"]
+    assert shown == [100 * row.estimate.value for row in found.rows]
+    assert shown
+    first = next(block for block in blocks if isinstance(block, Gallery))
+    inside, others = ({run.pool.keys[i] for i in group.images} for group in first.groups)
+    assert inside <= {*found.rows[0].images}
+    assert not others & {*found.rows[0].images}
+    assert 0 < len(inside) <= 6
 
 
 def test_what_sections_declare_is_what_the_public_functions_return(methods: Runs) -> None:

@@ -16,9 +16,9 @@ from fsframework.interfaces import Batch, FewShotMethod, OptionError
 from fsframework.testing.method import ITEM_SHAPES, ToyBackbone
 
 REGISTRY = Registry()
-REMOTE = {"in-context", "in-context-endpoint"}
-"""Those that ask a model elsewhere, which needs options."""
-NAMES = [name for name in REGISTRY.names("method") if name not in REMOTE]
+ELSEWHERE = {"cocoop", "coop", "in-context", "in-context-endpoint"}
+"""Those that need a model of text that no toy stands in for."""
+NAMES = [name for name in REGISTRY.names("method") if name not in ELSEWHERE]
 METHODS = {name: REGISTRY.load("method", name) for name in NAMES}
 BESIDE = {"views", "trains_on_images", "weightless"}
 INSTEAD = {*BESIDE, "consumes"}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fsf_statistics.breakdowns import Breakdown, breakdown
     from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare
     from fsf_statistics.equal_tasks import labelled, labels_of, measures_named
-    from fsf_statistics.error_slices import SliceRow, Slices, slices
+    from fsf_statistics.error_slices import SliceRow, Slices, kept_slices, slices
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
         ComparedHeadline,
@@ -86,6 +86,7 @@ __all__ = [
     "headline_of_runs",
     "import_accuracies",
     "kept_pairs",
+    "kept_slices",
     "keywords",
     "labelled",
     "labelled_results",
@@ -148,6 +149,7 @@ _HOME = {
     "headline_of_runs": "headlines",
     "import_accuracies": "imported_runs",
     "kept_pairs": "harm",
+    "kept_slices": "error_slices",
     "keywords": "bias_words",
     "labelled": "equal_tasks",
     "labelled_results": "sources",

@@ -210,8 +210,10 @@ def keywords(  # noqa: PLR0913 - an option each
     compared, called = _compared(run, names, similarity, device)
     shown = tasks.query if compared is not None else described_images(tasks, pool)
     answers = outcomes[chosen].predictions != np.arange(outcomes[chosen].n_way)[:, None]
-    asked = np.bincount(shown.ravel(), minlength=len(pool)).astype(float)
-    failed = np.bincount(shown.ravel(), answers.ravel().astype(float), minlength=len(pool))
+    asked, failed = (
+        np.bincount(shown.ravel(), one.ravel().astype(float), minlength=len(pool)).astype(float)
+        for one in (np.ones_like(answers), answers)
+    )
     found = _Scores.of(pool, has, compared, failed, asked - failed)
     rows = _rows(found, pool, names, (chosen, outcomes[chosen].scope), level, wrong)
     return Keywords(chosen, called, tuple(rows), _notes(rows, called, of, wrong))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import scipy
 from scipy import sparse, stats
 
 import fsframework as fsf
@@ -16,7 +19,8 @@ from fsf_statistics._mixture import fitted_mixture, principal_components
 from fsf_statistics.adjusting import holm
 from fsf_statistics.breakdowns import models_and_pool
 from fsf_statistics.enrichment import WordShare, enriched_words
-from fsframework.errors import DataError, OptionError, argument, close_matches
+from fsf_statistics.harm import code_digest
+from fsframework.errors import DataError, FsfError, OptionError, argument, close_matches
 from fsframework.values import (
     ArmOutcomes,
     BoolArray,
@@ -26,11 +30,16 @@ from fsframework.values import (
     IntArray,
     Outcomes,
     TaskSet,
+    atomic_write,
+    digest_of,
     html_table,
     text_table,
 )
 
-__all__ = ["SliceRow", "Slices", "arm_of", "slices"]
+__all__ = ["SliceRow", "Slices", "arm_of", "kept_slices", "slices"]
+
+_KEPT = "slices.jsonl"
+"""File of a run's folder: a line is the digest of the other and of what decides it."""
 
 _FEWEST_IMAGES = 5
 """Images that a slice needs among those that its excess is estimated from."""
@@ -83,6 +92,16 @@ class SliceRow:
             "words": [dict(word.to_json()) for word in self.words],
         }
 
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Build a slice from the output of ``to_json``."""
+        read = {
+            "images": tuple(raw["images"]),
+            "estimate": Estimate.from_json(raw["estimate"]),
+            "words": tuple(WordShare(**word) for word in raw["words"]),
+        }
+        return cls(**{**raw, **read})
+
 
 @dataclass(frozen=True, repr=False)
 class Slices:
@@ -91,11 +110,13 @@ class Slices:
     Args:
         arm: whose answers they were found in.
         tested: every slice that was looked at, reported ones first, the greatest excess first.
+        options: with which they were found.
         notes: what a reader must know, a sentence each.
     """
 
     arm: str
     tested: tuple[SliceRow, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -137,9 +158,16 @@ class Slices:
         """Return the fields as JSON values; ``rows`` are all slices that were looked at."""
         return {
             "arm": self.arm,
+            "options": dict(self.options),
             "rows": [row.to_json() for row in self.tested],
             "notes": list(self.notes),
         }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Build slices from the output of ``to_json``."""
+        rows = tuple(SliceRow.from_json(row) for row in raw["rows"])
+        return cls(raw["arm"], rows, raw["options"], tuple(raw["notes"]))
 
 
 def _shortened(names: list[str], most: int = 3) -> str:
@@ -161,6 +189,9 @@ def slices(  # noqa: PLR0913 - an option each
     device: str = "auto",
 ) -> Slices:
     """Return groups of images that the model answers wrongly more often than others of their class.
+
+    What was found for a run by its own features is kept in its folder, for reports and for a second
+    call with the same options.
 
     Needs no words: a mixture over embedding, class and share of wrong answers of each image
     (Domino), whose components are the slices. In three steps:
@@ -219,18 +250,49 @@ def slices(  # noqa: PLR0913 - an option each
     chosen = arm_of(outcomes, arm)
     tasks = outcomes.arms[chosen]
     tasks.verify(pool)
-    if embeddings is None:
-        if not isinstance(run, fsf.Run):
-            raise OptionError(f"outcomes have no features: give {argument('embeddings')}")
-        from fsf_statistics.embeddings import embeddings_of
-
-        embeddings = embeddings_of(run, device=device)
-    embeddings = _checked_embeddings(embeddings, pool)
-    answers = _Answers.of(tasks, outcomes[chosen])
     if count is None:
         count = max(2, _PER_CLASS * len(np.unique(tasks.classes)))
-    options = _Options(count, weight, seed, level)
-    return _found(chosen, answers, embeddings, pool, options)
+    options = _Options(count, float(weight), seed, level)
+    if embeddings is not None:
+        return _found(outcomes, chosen, _checked_embeddings(embeddings, pool), pool, options)
+    if not isinstance(run, fsf.Run):
+        raise OptionError(f"outcomes have no features: give {argument('embeddings')}")
+    kept = kept_slices(run.folder, outcomes, pool)
+    if kept is not None and (kept.arm, kept.options) == (chosen, asdict(options)):
+        return kept
+    from fsf_statistics.embeddings import embeddings_of
+
+    own = _checked_embeddings(embeddings_of(run, device=device), pool)
+    found = _found(outcomes, chosen, own, pool, options)
+    text = json.dumps(found.to_json())
+    with suppress(FsfError):  # of a folder that cannot be written to
+        digest = json.dumps(digest_of(_identity(outcomes, pool), text))
+        atomic_write(run.folder / _KEPT, digest + "\n" + text)
+    return found
+
+
+def kept_slices(folder: Path, outcomes: ArmOutcomes, pool: ImagePool) -> Slices | None:
+    """Return the slices that were last found for a run; ``None`` if there are none.
+
+    Args:
+        folder: of the run.
+        outcomes: its answers; ``pool`` its images.
+    """
+    try:
+        digest, _, text = (folder / _KEPT).read_text("utf-8").partition("\n")
+        if digest == json.dumps(digest_of(_identity(outcomes, pool), text)):
+            return Slices.from_json(json.loads(text))
+    except (OSError, ValueError):
+        pass  # there are none, or they are damaged
+    return None
+
+
+def _identity(outcomes: ArmOutcomes, pool: ImagePool) -> str:
+    """Return a digest of what decides slices, besides their options and the weights."""
+    words = "" if pool.attributes is None else pool.attributes.fingerprint
+    versions = fsf.__version__, np.__version__, scipy.__version__
+    parts: list[Any] = [code_digest(), *versions, pool.fingerprint, words]
+    return digest_of(*parts, *(outcomes[arm].digest for arm in outcomes))
 
 
 def _check(count: int | None, weight: float, level: float) -> None:
@@ -303,8 +365,9 @@ class _Answers:
 
 
 def _found(
-    arm: str, answers: _Answers, embeddings: FloatArray, pool: ImagePool, options: _Options
+    outcomes: ArmOutcomes, arm: str, embeddings: FloatArray, pool: ImagePool, options: _Options
 ) -> Slices:
+    answers = _Answers.of(outcomes.arms[arm], outcomes[arm])
     rng = np.random.default_rng(options.seed)
     first_task = _half(np.zeros(int(answers.task.max()) + 1, np.int64), rng)
     first_image = _half(pool.labels, rng)
@@ -354,8 +417,7 @@ def _found(
         for j in candidates
     ]
     rows.sort(key=lambda row: (-row.reported, -row.estimate.value))
-    notes = _notes(rows, options)
-    return Slices(arm, tuple(rows), notes)
+    return Slices(arm, tuple(rows), asdict(options), _notes(rows, options))
 
 
 def _half(groups: IntArray, rng: np.random.Generator) -> BoolArray:

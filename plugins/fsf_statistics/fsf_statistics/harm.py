@@ -57,7 +57,15 @@ from fsframework.values import (
     text_table,
 )
 
-__all__ = ["LEAST_HARM", "MOST_WRONG", "HarmfulPairs", "PairRow", "harmful_pairs"]
+__all__ = [
+    "LEAST_HARM",
+    "MOST_WRONG",
+    "HarmfulPairs",
+    "PairRow",
+    "code_digest",
+    "harmful_pairs",
+    "kept_pairs",
+]
 
 LEAST_HARM = 0.04
 """Share of correct answers that a word must cost before its pair is reported."""
@@ -348,7 +356,7 @@ def _identity(
     assert pool.attributes is not None
     versions = fsf.__version__, np.__version__, scipy.__version__
     words = pool.attributes.fingerprint
-    parts: list[Any] = [_code(), *versions, pool.fingerprint, words, *asked, repr(limits)]
+    parts: list[Any] = [code_digest(), *versions, pool.fingerprint, words, *asked, repr(limits)]
     for arm, tasks in outcomes.arms.items():
         drawn = tasks.digest, tasks.attribute, tasks.words, str(tasks.uniform)
         parts += [arm, *drawn, outcomes[arm].digest]
@@ -356,7 +364,7 @@ def _identity(
 
 
 @functools.cache
-def _code() -> str:
+def code_digest() -> str:
     """Return a digest of the code of this package."""
     return digest_of(*(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))))
 

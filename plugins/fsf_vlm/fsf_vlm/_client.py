@@ -255,13 +255,14 @@ class Client:
         self._used["completion_tokens"] += tokens[1]
         # A server that repeats a key is no reason to keep it.
         said = content.replace(key, "***") if len(key) >= _SHORTEST_KEY else content
-        return Answer(said, *tokens, top)
+        return Answer(said, tokens[0], tokens[1], top)
 
     def _reason(self, error: Exception, key: str) -> str:
         """Return why the endpoint cannot be used, in one line that never contains the key."""
         import openai
 
-        lasting = f"{self.url}: the request failed {self.attempts} times; the last time, "
+        times = "once" if self.attempts == 1 else f"{self.attempts} times"
+        lasting = f"{self.url}: a request failed {times}; at last "
         if isinstance(error, _NotTheProtocol):
             return f"{self.url}: the answer is not one of an OpenAI-compatible endpoint"
         if isinstance(error, openai.APITimeoutError):
@@ -334,7 +335,7 @@ def _part(content: str | UInt8Array) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-@functools.lru_cache(1024)
+@functools.lru_cache(256)
 def _data_url(pixels: bytes, shape: tuple[int, ...]) -> str:
     """Return an image as a PNG in a URL; in-context prompts show the same images many times."""
     from PIL import Image

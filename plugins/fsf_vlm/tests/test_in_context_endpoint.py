@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from tests.chat_server import ChatServer, content
 from tests.toys import image_folder
 
 SIDE = 16
-Answer = Callable[[dict[str, Any]], str | dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -69,32 +68,22 @@ def nearest(body: dict[str, Any]) -> str:
     return labels[int(np.argmin(distances))]
 
 
-def measured(answer: Answer, data: Planted, **options: Any) -> Any:
-    with ChatServer(answer) as server:
-        return run(server.url, data, **options)
-
-
-def run(url: str, data: Planted, **method: Any) -> Any:
+def run(url: str, data: Planted, *, offline: bool = False, **method: Any) -> Any:
     return fsf.run(
         method={"name": "in-context-endpoint", "url": url, "model": "tiny", **method},
         backbone="pixels", dataset=data, image_size=SIDE, sampler="fewstab", way=3, shot=1,
-        queries=2, tasks=6, progress=False,
+        queries=2, tasks=6, offline=offline, progress=False,
     )  # fmt: skip
 
 
-def test_who_knows_the_truth_is_always_right_and_who_sees_words_shows_a_gap(
+def test_who_knows_the_truth_is_always_right_and_pays(
     data: Planted, known: dict[bytes, tuple[str, set[str]]]
 ) -> None:
     def truth(body: dict[str, Any]) -> str:
         return f"It is {known[conversation(body)[2].tobytes()][0].upper()}."
 
-    def words(body: dict[str, Any]) -> str:
-        support, labels, query = conversation(body)
-        seen = known[query.tobytes()][1]
-        shared = [len(known[one.tobytes()][1] & seen) for one in support]
-        return labels[int(np.argmax(shared))]
-
-    right = measured(truth, data, prompt_price=2.0, completion_price=10.0)
+    with ChatServer(truth) as server:
+        right = run(server.url, data, prompt_price=2.0, completion_price=10.0)
     assert right.estimates["wacc-random"].value == right.estimates["wacc-biased"].value == 1
     usage = right.record.usage
     # Each of the images of a prompt counts 100 tokens, and so does each word.
@@ -104,10 +93,22 @@ def test_who_knows_the_truth_is_always_right_and_who_sees_words_shows_a_gap(
     assert usage["prompt_tokens"] > 400 * usage["requests"]
     cost = (2 * usage["prompt_tokens"] + 10 * usage["completion_tokens"]) / 1e6
     assert usage["cost"] == pytest.approx(cost)
-    leaning = measured(words, data)
-    assert leaning.estimates["acc-gap"].value > 0.2
-    # Shown the names of other ways, who goes by the names is always wrong.
-    assert measured(truth, data, labels="permuted").estimates["acc-random"].value == 0
+
+
+def test_shown_permuted_names_who_goes_by_names_is_wrong_and_who_reads_is_right() -> None:
+    names = ["cat", "dog", "owl"]
+    support = torch.arange(3).view(1, 3, 1, 1, 1, 1).expand(-1, -1, 2, 3, SIDE, SIDE) / 3
+    query = support[:, :, 0]
+
+    def by_name(body: dict[str, Any]) -> str:
+        return names[round(float(conversation(body)[2].mean()) / 85)]
+
+    for answer, right in ((by_name, 0), (nearest, 1)):
+        with ChatServer(answer) as server:
+            method = built(server.url, labels="permuted")
+            known = Known(names=method.embed_names(names)[None])
+            found = method.scores_with(support, query, known)
+        assert found[0].diagonal().tolist() == [right] * 3
 
 
 @pytest.mark.parametrize(
@@ -146,17 +147,28 @@ def built(url: str, **options: Any) -> InContextEndpoint:
 
 
 def test_interrupted_and_started_again_nothing_is_lost_or_asked_twice(
-    data: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Planted,
+    known: dict[bytes, tuple[str, set[str]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def words(body: dict[str, Any]) -> str:
+        support, labels, query = conversation(body)
+        seen = known[query.tobytes()][1]
+        shared = [len(known[one.tobytes()][1] & seen) for one in support]
+        return labels[int(np.argmax(shared))]
+
     broken = threading.Event()
     broken.set()
 
     def sometimes(body: dict[str, Any]) -> str | dict[str, Any]:
         if broken.is_set() and len(server.answered) >= 20:
             return {"status": 503, "error": {"message": "going down"}}
-        return nearest(body)
+        return words(body)
 
-    undisturbed = measured(nearest, data)
+    with ChatServer(words) as server:
+        undisturbed = run(server.url, data)
+    assert undisturbed.estimates["acc-gap"].value > 0.2, "who goes by words has a gap"
     monkeypatch.setenv("FSF_RUNS", str(tmp_path / "again"))
     with ChatServer(sometimes, failing=0.1) as server:
         with pytest.raises(DataError, match=r"answered 503 \(going down\).*kept"):
@@ -171,6 +183,11 @@ def test_interrupted_and_started_again_nothing_is_lost_or_asked_twice(
         assert sum(server.attempts.values()) > 72, "some requests failed"
     for arm, outcomes in undisturbed.outcomes.items():
         assert np.array_equal(resumed.outcomes[arm].predictions, outcomes.predictions)
+
+
+def test_offline_only_a_server_on_this_machine_is_asked(data: Planted) -> None:
+    with pytest.raises(DataError, match="have no kept answer"):
+        run("http://models.example/v1", data, offline=True)
 
 
 @pytest.mark.slow

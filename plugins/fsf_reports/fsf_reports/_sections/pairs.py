@@ -15,7 +15,7 @@ from fsf_statistics import LEAST_HARM, MOST_WRONG
 from fsframework.api.headlines import points
 from fsframework.values import ImagePool, IntArray
 
-__all__ = ["HarmfulPairs"]
+__all__ = ["HarmfulPairs", "first_images", "often_wrong"]
 
 _QUESTIONS = {
     "tied": (
@@ -150,23 +150,24 @@ def _gallery(number: int, run: ReportedRun, row: Any) -> Gallery:
     pool = run.data.pool
     members = pool.members(pool.class_names.index(row.class_name))
     has = _with_word(pool, members, row.word)
-    wrong = _often_wrong(run, members)
+    wrong = often_wrong(run, members)
     by_error = members[np.argsort(-wrong, kind="stable")]
     having = by_error[_with_word(pool, by_error, row.word)]
     lacking = by_error[~_with_word(pool, by_error, row.word)]
     first = (
-        ImageGroup(f"{row.class_name} with {row.word}", _some(members[has])),
-        ImageGroup(f"{row.class_name} without it, wrong most often", _some(lacking)),
+        ImageGroup(f"{row.class_name} with {row.word}", first_images(members[has])),
+        ImageGroup(f"{row.class_name} without it, wrong most often", first_images(lacking)),
     )
     second = (
-        ImageGroup(f"{row.class_name} with {row.word}, wrong most often", _some(having)),
-        ImageGroup(f"{row.class_name} without it", _some(members[~has])),
+        ImageGroup(f"{row.class_name} with {row.word}, wrong most often", first_images(having)),
+        ImageGroup(f"{row.class_name} without it", first_images(members[~has])),
     )
     title = f"{row.class_name} and {row.words}: costs {run.label} {points(row.estimate)}"
     return Gallery(title, number, first if row.question == "tied" else second)
 
 
-def _some(images: IntArray) -> tuple[int, ...]:
+def first_images(images: IntArray) -> tuple[int, ...]:
+    """Return as many images as a group of a gallery shows."""
     return tuple(int(i) for i in images[:_IMAGES])
 
 
@@ -175,7 +176,7 @@ def _with_word(pool: ImagePool, images: IntArray, word: str) -> Any:
     return pool.attributes.column(pool.attributes.words.index(word))[images]
 
 
-def _often_wrong(run: ReportedRun, images: IntArray) -> Any:
+def often_wrong(run: ReportedRun, images: IntArray) -> Any:
     """Return the share of wrong answers to each image as a query, 0 where it was never asked."""
     assert run.outcomes is not None
     assert run.data is not None

@@ -132,8 +132,8 @@ class Section(Configurable, ABC, kind="section"):
     place: ClassVar[int] = 500
     """Sections are shown in the order of their places, equal ones in that of their names. Those of
     ``fsf_reports`` are at 0 (what was found), 100 (leaderboard), 200 (figures), 300 (words that
-    hurt), 400 (tasks), 500 (data), 600 (training), 700 (printed values), 900 (provenance), 920
-    (how to submit) and 950 (notes)."""
+    hurt), 350 (failing slices), 400 (tasks), 500 (data), 600 (training), 700 (printed values), 900
+    (provenance), 920 (how to submit) and 950 (notes)."""
 
     @abstractmethod
     def blocks(self, runs: ReportedRuns) -> Iterable[Block]:
