@@ -1,4 +1,4 @@
-"""Does the network or the head decide how much a classifier leans? The contrasts of a finished grid.
+"""Does the network or the head decide how much a classifier leans? The contrasts of a grid.
 
 Run ``python benchmarks/networks.py RUNS`` after the grid of ``networks.toml``. It prints, for each
 data set with its words, the accuracies of every network with every head and two kinds of contrasts
@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
-from fsf_statistics import mean_interval
 from scipy import special
 
 import fsframework as fsf
+from fsf_statistics import mean_interval
 
 Floats = npt.NDArray[np.float64]
 
