@@ -5,8 +5,8 @@ python benchmarks/closing_gap.py table runs
 
 The first command writes the words of a data set with those of the training images permuted within
 each class: words keep their shares in the classes, but no longer describe the images. The second
-prints, per set of tasks, each method's Acc-R, gaps, worst group and effective robustness, and its
-paired differences from the base, over training seeds and tasks.
+prints, per data set, each method's accuracies and gaps, its paired differences from the base, its
+effective robustness and its worst group, over training seeds and tasks.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ import argparse
 import csv
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 import fsf_statistics
 import fsframework as fsf
+from fsframework.errors import DataError
+from fsframework.statistics.comparison import MeasureComparison
 
 
 def write_words(dataset: str, output: Path, options: Sequence[str], seed: int = 0) -> None:
@@ -60,42 +63,44 @@ def print_tables(folder: Path) -> None:
     for run in fsf.runs(folder).over_seeds():
         control = "column:" not in str(run.record.settings["attributes"])
         label = run.record.method.called + ", permuted words" * control
-        sets[run.record.dataset.name][label] = run
+        sets[run.record.components["dataset"].name][label] = run
     for data, runs in sets.items():
         base = next(label for label in runs if ":" not in label)
-        compared = fsf.compare(runs, ["acc", "wacc"], baseline=base)
-        beyond = fsf_statistics.effective_robustness(runs, "wacc")
-        print(f"\n{data}: base {base}\n")
-        head = ["method", "Acc-R", "wAcc-R", "gap", "Acc-R lost", "gap closed", "p", "beyond line",
-                "worst group, tested"]  # fmt: skip
+        parts = {
+            name: fsf.compare(runs, statistic, baseline=base)[name]
+            for name, statistic in COMPARED.items()
+        }
+        beyond, notes = {}, ()
+        with suppress(DataError):
+            found = fsf_statistics.effective_robustness(runs, "wacc")
+            beyond, notes = found.values, found.notes
+        print(f"\n{data}: base {base}; lost and closed are paired differences from it\n")
+        head = ["method", *SHOWN, *COMPARED, "beyond the line", "worst group"]
         print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
         for label, run in runs.items():
-            worst = {row.arm: row for row in fsf_statistics.worst_groups(run).rows}
-            tested = run.outcomes.arms.contrast.tested
-            cells = [label, *(str(run.estimates[name]) for name in NAMES)]
-            cells += [lost(compared["acc-random"], base, label)[0]]
-            cells += [*lost(compared["wacc-gap"], base, label)]
-            own = beyond.values.get(label)
-            cells += [beyond.left_out.get(label, "") if own is None else str(own)]
-            cells += [str(worst[tested].estimate)]
+            cells = [label, *(str(run.estimates[name]) for name in SHOWN)]
+            cells += [lost(part, base, label) for part in parts.values()]
+            cells += [str(beyond.get(label, ""))]
+            worst = {row.arm: row.estimate for row in fsf_statistics.worst_groups(run).rows}
+            one = worst[run.record.contrast.tested]
+            cells += [f"{100 * one.value:.1f} ({100 * one.low:.1f} to {100 * one.high:.1f})"]
             print("| " + " | ".join(cells) + " |")
-        print("\n".join(beyond.notes))
+        print("\n".join(notes))
 
 
-NAMES = ("acc-random", "wacc-random", "wacc-gap")
+SHOWN = ("acc-random", "acc-gap", "wacc-random", "wacc-biased", "wacc-gap")
+COMPARED = {"acc-random": "acc", "acc-gap": "acc-gap", "wacc-gap": "wacc-gap"}
 
 
-def lost(part: object, base: str, label: str) -> tuple[str, str]:
-    """Return by how much a value of the base exceeds that of a method, and Holm's p."""
+def lost(part: MeasureComparison, base: str, label: str) -> str:
+    """Return by how much a value of the base exceeds that of a method, with its interval."""
     if label == base:
-        return "", ""
+        return ""
     pair, sign = part.pair(base, label)
-    value, low, high = (100 * sign * one for one in (
-        pair.difference.value, pair.difference.low, pair.difference.high
-    ))  # fmt: skip
-    ends = sorted((low, high))
-    p = "" if pair.p_holm is None else f"{pair.p_holm:.2g}"
-    return f"{value:.1f} ({ends[0]:.1f} to {ends[1]:.1f})", p
+    one = pair.difference
+    low, high = sorted(100 * sign * end for end in (one.low, one.high))
+    p = "" if pair.p_holm is None else f", p = {pair.p_holm:.2g}"
+    return f"{100 * sign * one.value:.1f} ({low:.1f} to {high:.1f}{p})"
 
 
 def main() -> None:

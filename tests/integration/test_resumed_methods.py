@@ -41,6 +41,16 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
         {"name": "ssfsl-jigsaw", "hidden": 8, "base": {"name": "hts", "base": {"name": "r2d2"}}},
         [SHORT, {**SHORT, "learning_rate": 1e-4}],
     ),
+    # Weights of groups and counts of words; the second time, errors of the first weigh more.
+    "group-dro": (
+        {"name": "group-dro", "eta": 0.5, "base": {"name": "jtt", "base": "baseline"}},
+        [SHORT, {**SHORT, "distill": True}],
+    ),
+    # Directions of words are collected from a fixed backbone.
+    "word-projected": (
+        {"name": "word-projected", "base": "ncc"},
+        [{**SHORT, "method": "baseline"}, FROZEN],
+    ),
     # A teacher of views.
     "unisiam": (
         {"name": "unisiam", "views": VIEWS, "width": 4, "teacher_width": 4},

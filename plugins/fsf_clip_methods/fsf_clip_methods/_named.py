@@ -108,7 +108,8 @@ class Prompted(Named):
     def _read(self, names: Sequence[str]) -> Tensor:
         """Return the vectors of all prompts of each name, ``(n, prompts, D)``, not normalised."""
         texts = texts_of(names, self._templates)
-        return super().embed_names(texts).unflatten(0, (len(names), len(self._templates)))
+        vectors = super().embed_names(texts)
+        return vectors.reshape(len(names), len(self._templates), -1)
 
 
 def _precise(items: Tensor) -> Tensor:

@@ -95,22 +95,7 @@ class OpenClip(ImageTextTower):
         if self.weights == _NONE:
             return
         library = needed("open_clip", "open_clip_torch")
-        if self.weights != _PUBLISHED:
-            file, source = Path(self.weights).expanduser(), "file"
-            try:
-                check_file(file)
-            except OSError as error:
-                raise DataError(f"weights {file}: cannot be read ({error.strerror})") from None
-        elif self._name.startswith(_FOLDER):
-            folder = Path(self._name.removeprefix(_FOLDER))
-            file, source = (
-                next((folder / one for one in _FILES if (folder / one).is_file()), None),
-                "file",
-            )
-            if file is None:
-                raise DataError(f"model {folder}: has neither {' nor '.join(_FILES)}")
-        else:
-            file, source = self._from_hub(offline), "repository"
+        file, source = self._file(offline)
         try:
             with _quiet():
                 library.load_checkpoint(self.net, str(file), weights_only=True)
@@ -126,6 +111,23 @@ class OpenClip(ImageTextTower):
             source: str(file.absolute()) if source == "file" else self._repository,
             "licence": self.licence,
         }
+
+    def _file(self, offline: bool) -> tuple[Path, str]:
+        """Return the file of the weights, and whether it is a ``file`` or of a ``repository``."""
+        if self.weights == _PUBLISHED and not self._name.startswith(_FOLDER):
+            return self._from_hub(offline), "repository"
+        if self.weights == _PUBLISHED:
+            folder = Path(self._name.removeprefix(_FOLDER))
+            given = [folder / one for one in _FILES]
+        else:
+            given = [Path(self.weights).expanduser()]
+        for file in given:
+            with contextlib.suppress(OSError):
+                check_file(file)
+                return file, "file"
+        raise DataError(
+            f"open-clip:{self.model}: cannot read weights from {' or '.join(map(str, given))}"
+        )
 
     @property
     def _repository(self) -> str:

@@ -57,7 +57,7 @@ class TipAdapter(Prompted):
     def _with_cache(self, items: Tensor, keys: Tensor, names: Tensor, way: int) -> Tensor:
         """Return the logits of unit items ``(tasks, n, D)`` for keys ``(tasks, way * shot, D)``."""
         affinity = (-self.beta * (1 - items @ keys.mT)).exp()
-        cached = affinity.unflatten(2, (way, -1)).sum(dim=3)
+        cached = affinity.reshape(*items.shape[:2], way, -1).sum(dim=3)
         return self.alpha * cached + self._scale * items @ names.to(items.dtype).mT
 
 

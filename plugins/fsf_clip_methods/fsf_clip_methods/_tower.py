@@ -46,7 +46,8 @@ class ImageTextTower(Backbone):
     keeps_weights = True
     reads_text = True
 
-    net: nn.Module
+    net: Any
+    """The model of another library."""
 
     def train(self, mode: bool = True) -> Self:
         """Set training or evaluation mode; the frozen towers stay in evaluation mode."""
@@ -176,8 +177,8 @@ class ImageTextTower(Backbone):
 
     def _map(self, tokens: Tensor, height: int, width: int) -> Tensor:
         """Return the patch tokens of ``(n, T, C)`` as maps ``(n, C, height, width)``."""
-        patches = tokens[:, tokens.shape[1] - height * width :]
-        return patches.unflatten(1, (height, width)).permute(0, 3, 1, 2)
+        patches: Tensor = tokens[:, tokens.shape[1] - height * width :]
+        return patches.reshape(-1, height, width, patches.shape[2]).permute(0, 3, 1, 2)
 
 
 def needed(module: str, package: str) -> ModuleType:

@@ -119,7 +119,7 @@ class Clip(ImageTextTower):
         Raises:
             OptionError: the images are too small to leave a map, or the model takes only others.
         """
-        found = self._image(images).last_hidden_state
+        found: Tensor = self._image(images).last_hidden_state
         if found.ndim == 4:
             return found
         height, width = (side // self._patch for side in images.shape[2:])

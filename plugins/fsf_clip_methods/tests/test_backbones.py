@@ -47,8 +47,14 @@ open_clip = partial(OpenClip, model=str(open_clip_path()))
 ALL = (clip, siglip, open_clip)
 
 
-@parametrize_with_checks([clip, open_clip])
+@parametrize_with_checks([clip])
 def test_conformance(make: Any, check: Any) -> None:
+    check(make)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([siglip, open_clip])
+def test_conformance_of_other_towers(make: Any, check: Any) -> None:
     check(make)
 
 
@@ -164,7 +170,7 @@ def test_weights_of_open_clip_from_a_file(tmp_path: Path) -> None:
     file.write_bytes(b"nothing")
     with pytest.raises(DataError, match="does not fit"):
         loaded(partial(OpenClip, model=str(open_clip_path()), weights=str(file)))
-    with pytest.raises(DataError, match=r"weights .*: cannot be read \(No such file"):
+    with pytest.raises(DataError, match=r"cannot read weights from .*none\.pt"):
         loaded(partial(OpenClip, model=str(open_clip_path()), weights=str(tmp_path / "none.pt")))
 
 

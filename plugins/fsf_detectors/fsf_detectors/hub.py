@@ -38,6 +38,7 @@ __all__ = [
     "load_model",
     "load_processor",
     "load_tokenizer",
+    "mend_torchvision",
     "pictures",
     "resolve_dtype",
     "shut_up",

@@ -80,7 +80,7 @@ class WorstGroups:
             (
                 row.arm,
                 " + ".join(row.group),
-                str(row.estimate),
+                _shown(row.estimate),
                 "" if row.statistic is None else str(row.statistic),
                 f"{row.n_groups:,}",
                 f"{row.n_queries:,}",
@@ -196,6 +196,12 @@ def worst_groups(
         rows.append(WorstGroup(arm, worst, estimate, wacc, len(own), n_queries))
     rows += _gap(outcomes, {row.arm: row for row in rows}, beside)
     return WorstGroups(tuple(rows))
+
+
+def _shown(one: Estimate) -> str:
+    """Return a value with the ends of its interval, which are not equally far from it."""
+    value, low, high = (f"{100 * number:z.1f}" for number in (one.value, one.low, one.high))
+    return f"{value} % ({low} to {high})".replace("-", "−")
 
 
 def _ends(row: BreakdownRow, share: float) -> tuple[float, float]:

@@ -335,7 +335,7 @@ def _part(content: str | UInt8Array) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-@functools.lru_cache(1024)
+@functools.lru_cache(256)
 def _data_url(pixels: bytes, shape: tuple[int, ...]) -> str:
     """Return an image as a PNG in a URL; in-context prompts show the same images many times."""
     from PIL import Image

@@ -77,6 +77,8 @@ class InContextMethod(FewShotMethod):
 
     mean: Tensor
     std: Tensor
+    offline: bool = False
+    """Whether no other machine may be reached."""
 
     def __init__(self, *, labels: Labels, instruction: str, seed: int) -> None:
         super().__init__()
@@ -91,8 +93,14 @@ class InContextMethod(FewShotMethod):
         self.needs_class_names = labels != "letters"
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
-        """Note how the backbone's images are normalised; the model gets them as they were."""
+        """Note how the backbone's images are normalised; the model gets them as they were.
+
+        A run with ``--offline`` tells this the backbone ``pixels``, which tells the method.
+        """
+        from fsf_vlm._pixels import Pixels
+
         del item_shape, n_base_classes
+        self.offline = isinstance(backbone, Pixels) and backbone.offline
         for name in ("mean", "std"):
             values = torch.tensor(getattr(backbone.preprocessing, name)).view(3, 1, 1)
             self.register_buffer(name, values, persistent=False)

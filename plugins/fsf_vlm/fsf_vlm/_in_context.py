@@ -88,7 +88,12 @@ class InContext(InContextMethod):
         """
         super().build(item_shape, n_base_classes, backbone)
         self._local = LocalModel(
-            self.model, self.revision, dtype=self.dtype, rows=self.batch, shared=self.shared
+            self.model,
+            self.revision,
+            dtype=self.dtype,
+            rows=self.batch,
+            shared=self.shared,
+            offline=self.offline,
         )
 
     @property

@@ -12,7 +12,7 @@ from torch import Tensor
 from fsf_vlm._client import Client, Message, Request
 from fsf_vlm._few_shot import INSTRUCTION, InContextMethod, Labels, Task
 from fsf_vlm._store import AnswerStore
-from fsframework.interfaces import check_at_least
+from fsframework.interfaces import Backbone, check_at_least
 
 __all__ = ["InContextEndpoint"]
 
@@ -96,6 +96,11 @@ class InContextEndpoint(InContextMethod):
             completion_price=completion_price,
         )
         self._unreadable: set[str] = set()
+
+    def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
+        """Note how images are normalised, and whether only kept answers may be used."""
+        super().build(item_shape, n_base_classes, backbone)
+        self._client.offline = self.offline and not self._client.on_this_machine
 
     @property
     def usage(self) -> Mapping[str, float]:

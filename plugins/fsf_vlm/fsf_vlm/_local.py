@@ -48,15 +48,23 @@ class LocalModel:
         dtype: number format of the weights.
         rows: number of sequences per forward pass.
         shared: whether the keys and values of a task's support are computed once.
+        offline: make no network call.
 
     Raises:
         DataError: the model is missing, or does not answer questions about images.
     """
 
     def __init__(
-        self, name: str, revision: str | None, *, dtype: DtypeName, rows: int, shared: bool
+        self,
+        name: str,
+        revision: str | None,
+        *,
+        dtype: DtypeName,
+        rows: int,
+        shared: bool,
+        offline: bool,
     ) -> None:
-        self.folder = ModelFolder.find(name, revision, offline=False)
+        self.folder = ModelFolder.find(name, revision, offline=offline)
         self.config = load_config(self.folder)
         with shut_up():
             from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
@@ -172,7 +180,8 @@ class LocalModel:
         at_once = max(1, self.rows // (1 if longest == 1 else len(tails)))
         for part in (asked[i : i + at_once] for i in range(0, len(asked), at_once)):
             cache = copy.deepcopy(known)
-            cache.batch_repeat_interleave(len(part))
+            # Every kind of cache can be reordered, for beam search; that repeats rows too.
+            cache.reorder_cache(row.new_zeros(len(part)))
             out = read(
                 row[:, start:].expand(len(part), -1),
                 None if position is None else position[..., start:],
@@ -183,7 +192,7 @@ class LocalModel:
             )
             score = out.logits[:, -1].float().log_softmax(-1)[:, ends[:, 0]]
             if longest > 1:
-                cache.batch_repeat_interleave(len(tails))
+                cache.reorder_cache(torch.arange(len(part)).to(row).repeat_interleave(len(tails)))
                 out = read(ends[:, :-1].repeat(len(part), 1), after, past_key_values=cache)
                 rest = out.logits.float().log_softmax(-1).unflatten(0, (len(part), len(tails)))
                 next_ = ends[None, :, 1:, None].expand(len(part), -1, -1, -1)
@@ -318,11 +327,11 @@ class LocalModel:
         """Return the output of the image encoder for several images."""
         import torch
 
-        pooled = [one["pooled"] for one in features]
-        fields: dict[str, Any] = {"pooler_output": pooled if self._lists else torch.cat(pooled)}
-        if features[0]["deep"]:
-            layers = zip(*(one["deep"] for one in features), strict=True)
-            fields["deepstack_features"] = [torch.cat(layer) for layer in layers]
+        layers = zip(*([one["pooled"], *one["deep"]] for one in features), strict=True)
+        pooled, *deep = (list(one) if self._lists else torch.cat(one) for one in layers)
+        fields: dict[str, Any] = {"pooler_output": pooled}
+        if deep:
+            fields["deepstack_features"] = deep
         return self._kind(**fields)
 
     def _window(self, image: UInt8Array) -> tuple[list[int], list[int], dict[str, list[int]]]:

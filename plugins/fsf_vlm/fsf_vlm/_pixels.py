@@ -28,9 +28,15 @@ class Pixels(Backbone):
         super().__init__()
         check_at_least(1, size=size)
         self.size = size
+        self.offline = False
+        """Whether the method that gets the images must not reach another machine."""
         self.preprocessing = Preprocessing(
             size, mean=(0.0,) * 3, std=(1.0,) * 3, interpolation="bicubic", binding=True
         )
+
+    def load_pretrained(self, *, offline: bool = False) -> None:
+        """Note whether a method may reach another machine; there is nothing to load."""
+        self.offline = offline
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the images ``(n, 3, H, W)`` themselves."""

@@ -104,7 +104,13 @@ def plain(folder: Path, images: list[Tensor], labels: list[str], text: str) -> T
     return torch.tensor(found)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("gemma3", "idefics3", "lfm2-vl")))
+        for kind in KINDS
+    ],
+)
 def test_scores_are_the_likelihoods_of_a_plain_form(kind: str, talks: list[Any]) -> None:
     folder = tiny(kind)
     support, query = episode(shot=1, n=3)
@@ -224,6 +230,24 @@ def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
         InContext(**{"model": "some/model", **options})
 
 
+def test_offline_no_model_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    asked: list[bool] = []
+
+    def note(name: str, *, local_files_only: bool, **_: Any) -> Any:
+        asked.append(local_files_only)
+        raise OSError
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", note)
+    for offline in (True, False):
+        backbone = Pixels(size=SIDE)
+        backbone.load_pretrained(offline=offline)
+        with pytest.raises(DataError, match="cannot be downloaded"):
+            InContext(model="some/model").build((3, SIDE, SIDE), 0, backbone)
+    assert asked == [True, False]
+
+
 def test_models_that_cannot_be_asked(tmp_path: Path) -> None:
     from transformers import BertConfig
 
@@ -257,6 +281,7 @@ def test_conformance_of_the_method(make: Any, check: Any) -> None:
     check(make)
 
 
+@pytest.mark.slow
 @parametrize_with_checks([Pixels])
 def test_conformance_of_the_backbone(make: Any, check: Any) -> None:
     check(make)

@@ -68,14 +68,15 @@ def nearest(body: dict[str, Any]) -> str:
     return labels[int(np.argmin(distances))]
 
 
-def run(url: str, data: Planted, **method: Any) -> Any:
+def run(url: str, data: Planted, *, offline: bool = False, **method: Any) -> Any:
     return fsf.run(
         method={"name": "in-context-endpoint", "url": url, "model": "tiny", **method},
         backbone="pixels", dataset=data, image_size=SIDE, sampler="fewstab", way=3, shot=1,
-        queries=2, tasks=6, progress=False,
+        queries=2, tasks=6, offline=offline, progress=False,
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_who_knows_the_truth_is_always_right_and_pays(
     data: Planted, known: dict[bytes, tuple[str, set[str]]]
 ) -> None:
@@ -183,6 +184,11 @@ def test_interrupted_and_started_again_nothing_is_lost_or_asked_twice(
         assert sum(server.attempts.values()) > 72, "some requests failed"
     for arm, outcomes in undisturbed.outcomes.items():
         assert np.array_equal(resumed.outcomes[arm].predictions, outcomes.predictions)
+
+
+def test_offline_only_a_server_on_this_machine_is_asked(data: Planted) -> None:
+    with pytest.raises(DataError, match="have no kept answer"):
+        run("http://models.example/v1", data, offline=True)
 
 
 @pytest.mark.slow

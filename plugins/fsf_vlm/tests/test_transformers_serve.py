@@ -10,8 +10,19 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 
-from fsf_vlm import AnswerStore, Chat, Client, Message, Request
+from fsf_vlm import (
+    AnswerStore,
+    Chat,
+    Client,
+    InContext,
+    InContextEndpoint,
+    Message,
+    Pixels,
+    Request,
+)
+from plugins.fsf_vlm.tests.tiny import SIDE, tiny
 from tests.tiny_models import EveryWord, scenes, tiny_model
 
 _SERVE = """
@@ -66,3 +77,31 @@ def test_a_real_server_that_is_killed_and_started_again(tmp_path: Path) -> None:
     )
     chat = Chat(model=str(model), prompt="What?", max_tokens=9, selector=EveryWord())
     assert [text.split() for text in found] == [text.split() for text in chat.describe(images)]
+
+
+@pytest.mark.slow
+def test_a_real_server_shows_its_model_the_prompt_that_a_local_one_reads(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn", reason="needs pip install transformers[serving]")
+    model, log = tiny("llava"), tmp_path / "log"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/v1"
+    served = InContextEndpoint(
+        url=url, model=str(model), labels="letters", max_tokens=3, attempts=20
+    )
+    local = InContext(model=str(model), labels="letters", shared=False)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (9, 3, SIDE, SIDE), generator=generator) / 255
+    task = images[:6].view(1, 3, 2, 3, SIDE, SIDE), images[None, 6:]
+    server = serve(model, port, log)
+    try:
+        for method in (served, local):
+            method.build((3, SIDE, SIDE), 0, Pixels(size=SIDE))
+            assert method.scores(*task).shape == (1, 3, 3)
+    finally:
+        server.kill()
+        server.wait()
+    assert served.usage["requests"] == 3
+    assert 3 <= served.usage["completion_tokens"] <= 9
+    # The local model reads a prompt with each of three letters, one token each.
+    assert served.usage["prompt_tokens"] == local.usage["prompt_tokens"] / 3 - 3

@@ -142,19 +142,22 @@ def idefics3() -> tuple[Any, Any]:
     return hf.Idefics3ForConditionalGeneration(config), processor
 
 
-def qwen2_vl() -> tuple[Any, Any]:
-    """Return a model whose images have positions in two dimensions."""
+def qwen3_vl() -> tuple[Any, Any]:
+    """Return a model whose images have two-dimensional positions and enter several layers."""
     import transformers as hf
 
     tokenizer = tokenizer_of("<|vision_start|>", "<|image_pad|>", "<|vision_end|>", "<|video_pad|>")
     ids = tokenizer.convert_tokens_to_ids
-    config = hf.Qwen2VLConfig(
+    config = hf.Qwen3VLConfig(
         vision_config={
-            "depth": 1, "embed_dim": 16, "hidden_size": 16, "num_heads": 2, "mlp_ratio": 2,
+            "depth": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32,
             "patch_size": 4, "spatial_merge_size": 2, "temporal_patch_size": 2,
+            "out_hidden_size": 16, "num_position_embeddings": 16, "deepstack_visual_indexes": [0],
         },
         text_config={
             **text_of(tokenizer),
+            "num_hidden_layers": 2,
+            "head_dim": 8,
             "rope_parameters": {"rope_type": "default", "mrope_section": [2, 1, 1]},
         },
         image_token_id=ids("<|image_pad|>"),
@@ -166,10 +169,33 @@ def qwen2_vl() -> tuple[Any, Any]:
         patch_size=4, merge_size=2, temporal_patch_size=2, min_pixels=SIDE**2, max_pixels=SIDE**2
     )
     text = template("<|vision_start|><|image_pad|><|vision_end|>")
-    processor = hf.Qwen2VLProcessor(
-        images, tokenizer, hf.Qwen2VLVideoProcessor(), chat_template=text
+    processor = hf.Qwen3VLProcessor(
+        images, tokenizer, hf.Qwen3VLVideoProcessor(), chat_template=text
     )
-    return hf.Qwen2VLForConditionalGeneration(config), processor
+    return hf.Qwen3VLForConditionalGeneration(config), processor
+
+
+def lfm2_vl() -> tuple[Any, Any]:
+    """Return a model with a convolution, whose state is not one of keys and values."""
+    import transformers as hf
+
+    marks = {"image_start_token": "<s>", "image_end_token": "<e>", "image_thumbnail": "<t>"}
+    tokenizer = tokenizer_of(image_token="<image>", **marks)
+    config = hf.Lfm2VlConfig(
+        vision_config=hf.Siglip2VisionConfig(**SIZES, num_patches=16, patch_size=4),
+        text_config=hf.Lfm2Config(
+            **{**text_of(tokenizer), "num_hidden_layers": 2},
+            layer_types=["conv", "full_attention"],
+        ),
+        image_token_id=tokenizer.image_token_id,
+        projector_hidden_size=16,
+    )
+    images = hf.Lfm2VlImageProcessor(
+        do_image_splitting=False, tile_size=SIDE, min_image_tokens=1, max_image_tokens=4,
+        encoder_patch_size=4, max_num_patches=16,
+    )  # fmt: skip
+    processor = hf.Lfm2VlProcessor(images, tokenizer, chat_template=template("<image>"))
+    return hf.Lfm2VlForConditionalGeneration(config), processor
 
 
 def gemma3() -> tuple[Any, Any]:
@@ -200,6 +226,7 @@ def gemma3() -> tuple[Any, Any]:
 KINDS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "llava": llava,
     "idefics3": idefics3,
-    "qwen2-vl": qwen2_vl,
+    "lfm2-vl": lfm2_vl,
+    "qwen3-vl": qwen3_vl,
     "gemma3": gemma3,
 }
