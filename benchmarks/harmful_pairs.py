@@ -150,11 +150,11 @@ class World:
     def costs(self) -> Costs:
         """What each word truly costs each class, in both roles."""
         sums: dict[tuple[str, str, str], list[float]] = {}
-        for pair, cost in itertools.chain(self._present(), self._tied()):
+        for pair, cost in itertools.chain(self.present(), self._tied()):
             sums.setdefault(pair, []).append(cost)
         return {pair: float(np.mean(costs)) for pair, costs in sums.items()}
 
-    def _present(self) -> Iterator[tuple[tuple[str, str, str], float]]:
+    def present(self) -> Iterator[tuple[tuple[str, str, str], float]]:
         """Yield what the words of each query cost, by rendering it with other values."""
         tasks = self.arms["random"][:TASKS_CHANGED]
         own = _right(tasks, self.predictions["random"][:TASKS_CHANGED])

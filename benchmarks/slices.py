@@ -87,11 +87,10 @@ def rendered(world: harmful_pairs.World, seed: int) -> Case:
     del seed
     arms = random_arm(world)
     outcomes = Outcomes.of(arms["random"], world.predictions["random"])
-    pairs = [
-        (name, word)
-        for (question, name, word), cost in world.costs.items()
-        if question == "present" and cost > LARGE
-    ]
+    costs: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for (_, name, word), cost in world.present():
+        costs[name, word].append(cost)
+    pairs = [pair for pair, of in costs.items() if np.mean(of) > LARGE]
     own = embedded(world)
     return Case(ArmOutcomes({"random": outcomes}, arms), world.pool, own, having(world.pool, pairs))
 
@@ -165,7 +164,7 @@ def main() -> None:
     options.folder, options.others = options.folder or tempfile.mkdtemp(), "class"
     options.tasks = [options.tasks]
     kinds: dict[str, Callable[..., Case]] = {"rendered": rendered, "simulated": simulated}
-    found: dict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
+    found: dict[tuple[str, float, str], list[tuple[float, ...]]] = defaultdict(list)
     first: Case | None = None
     for method, strength, seed in itertools.product(options.method, options.strength, options.seed):
         world = harmful_pairs.trained(method, strength, seed, options)
@@ -178,13 +177,13 @@ def main() -> None:
                 precision = hits / named.sum() if named.any() else np.nan
                 recall = hits / case.failing.sum() if case.failing.any() else np.nan
                 row = case.failing.mean(), named.mean(), precision, recall
-                found[kind, finder].append(row)
+                found[kind, strength, finder].append(row)
                 numbers = " ".join(f"{100 * one:6.1f}" for one in row)
                 print(f"{method} {strength} {seed} {kind:<10} {finder:<16} {numbers}", flush=True)
     print("\n% of images: truly failing, reported; precision, recall; mean over worlds")
-    for (kind, finder), rows in found.items():
+    for (kind, strength, finder), rows in sorted(found.items(), key=str):
         columns = [told(list(column)) for column in zip(*rows, strict=True)]
-        print(f"{kind:<10} {finder:<16} " + "  ".join(f"{one:>9}" for one in columns))
+        print(f"{kind:<10} {strength} {finder:<16} " + "  ".join(f"{one:>9}" for one in columns))
     if options.placebos and first is not None:
         for finder, what, number in placebos(first, options.placebos):
             print(f"{what} permuted: {finder} report anything in {number} of {options.placebos}")

@@ -1,18 +1,17 @@
-"""Estimates of outcomes, and what can be compared."""
+"""Estimates of outcomes, and runs as results."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fsframework.api.components import component
-from fsframework.api.running import Run, load_run, load_runs, runs
+from fsframework.api.running import Run
 from fsframework.components.registry import Registry
-from fsframework.errors import DataError, OptionError, RecordError
+from fsframework.errors import DataError, RecordError
 from fsframework.interfaces.statistic import Statistic
-from fsframework.records import RECORD_NAME, RunRecord, read_outcomes
+from fsframework.records import RunRecord, read_outcomes
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import Interval, IntervalChoice
 from fsframework.statistics.facts import options_told
@@ -23,17 +22,12 @@ from fsframework.statistics.results import (
 from fsframework.values import ArmOutcomes, Estimates, ImagePool
 
 __all__ = [
-    "Comparable",
     "estimate",
-    "finished_of",
+    "is_evaluated",
     "method_result",
-    "results_of",
     "statistic_of_run",
     "statistics_of",
 ]
-
-Comparable = Run | MethodResult | ArmOutcomes | str | Path
-"""What can be compared: a run, a folder or name of runs, or outcomes."""
 
 
 def statistics_of(
@@ -112,8 +106,12 @@ def estimate(
         DataError: a statistic cannot be computed from these outcomes.
     """
     choice = IntervalChoice(level, interval)
-    given = [outcomes] if isinstance(outcomes, Run) else {"these outcomes": outcomes}
-    [result] = joined_over_seeds(list(results_of(given, Path(), pool)))
+    if isinstance(outcomes, Run):
+        result = method_result(outcomes)
+    else:
+        result = MethodResult("these outcomes", dict(outcomes), outcomes.arms)
+    if pool is not None and not result.class_sizes:
+        result = dataclasses.replace(result, class_sizes=tuple(map(int, pool.class_sizes)))
     statistics = statistics_of(Registry(), statistic, [result])
     return Estimates(estimates_of(statistics, result, choice))
 
@@ -131,7 +129,7 @@ def method_result(run: Run) -> MethodResult:
 def _of_run(run: Run) -> MethodResult:
     """Return a run of one model as a result."""
     folder, record = run.folder, run.record
-    if not _is_evaluated(run):
+    if not is_evaluated(run):
         state = "it is not finished" if record.status == "unfinished" else "nothing was evaluated"
         raise RecordError(f"{folder}: has no outcomes to compare, {state}")
     if record.method is None or record.backbone is None:
@@ -145,86 +143,8 @@ def _of_run(run: Run) -> MethodResult:
     return MethodResult(label, dict(found), found.arms, "", sizes, folder, (record,))
 
 
-def _is_evaluated(run: Run) -> bool:
+def is_evaluated(run: Run) -> bool:
+    """Return whether a run is finished and has the outcomes of every arm."""
     files = [run.record.outcomes_file(run.folder, arm) for arm in run.record.arms]
     ended = run.record.status != "unfinished"
     return ended and bool(files) and all(file.exists() for file in files)
-
-
-def finished_of(given: Any, folder: Path | None = None) -> tuple[Any, str]:
-    """Return what is given, folders and selectors as those of their runs that were evaluated.
-
-    Returns:
-        What is given, and a sentence that names the runs left out; empty if all are kept.
-
-    Raises:
-        RecordError: a run of a folder is damaged, or none of them was evaluated.
-    """
-    if isinstance(given, Mapping):
-        return given, ""
-    kept: list[Any] = []
-    left: list[str] = []
-    for one in [given] if isinstance(given, (str, Path, Run)) else given:
-        path = Path(one) if isinstance(one, (str, Path)) and str(one).strip() else None
-        if path is None or (path / RECORD_NAME).exists():
-            kept.append(one)
-            continue
-        holds_runs = any(path.glob(f"*/{RECORD_NAME}"))
-        listed = runs(path) if holds_runs else load_runs(path, folder)
-        if len(listed) == 1 and not holds_runs:
-            kept += listed
-            continue
-        for reason in listed.broken.values():
-            raise RecordError(reason)
-        ended = [run for run in listed if _is_evaluated(run)]
-        if not ended:
-            raise RecordError(f"{path}: no run in it is finished")
-        kept += ended
-        left += [run.name for run in listed if run not in ended]
-    some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-    return kept, f"left out, not finished: {some}" if left else ""
-
-
-def results_of(
-    given: Iterable[Comparable] | Mapping[str, Comparable],
-    folder: Path,
-    pool: ImagePool | None = None,
-) -> Iterator[MethodResult]:
-    """Yield results with their labels.
-
-    Args:
-        given: what ``fsframework.compare`` takes.
-        folder: of runs given by name.
-        pool: that the tasks of outcomes were drawn from, if it is known.
-
-    Raises:
-        OptionError: outcomes have no label, or a label is given to several methods.
-        RecordError: a run does not exist, or has no outcomes.
-    """
-    given, _ = finished_of(given, folder)
-    named: Iterable[tuple[str | None, Comparable]]
-    named = given.items() if isinstance(given, Mapping) else ((None, one) for one in given)
-    for label, one in named:
-        found = _result(one, label, folder)
-        if label is not None and (n := len(joined_over_seeds(found))) != 1:
-            raise OptionError(f"{label}: {one} holds the results of {n} methods, not one")
-        for result in found:
-            if label is not None:
-                result = dataclasses.replace(result, label=label)
-            if pool is not None and not result.class_sizes:
-                sizes = tuple(int(n) for n in pool.class_sizes)
-                result = dataclasses.replace(result, class_sizes=sizes)
-            yield result
-
-
-def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResult]:
-    if isinstance(one, MethodResult):
-        return [one]
-    if isinstance(one, Run):
-        return [_of_run(run) for run in one.runs]
-    if isinstance(one, ArmOutcomes):
-        if label is None:
-            raise OptionError("outcomes have no name: give a mapping of labels to outcomes")
-        return [MethodResult(label, dict(one), one.arms)]
-    found, _ = finished_of(one, folder)
-    return [_of_run(each if isinstance(each, Run) else load_run(each, folder)) for each in found]

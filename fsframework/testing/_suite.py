@@ -643,10 +643,15 @@ def _class_of(make: Make) -> type:
 
 def _label(make: Make) -> str:
     options = make.keywords if isinstance(make, partial) else {}
-    # A nested component by its class: its own text has an address, which differs between processes.
-    texts = {n: v if kind_of(v) is None else type(v).__name__ for n, v in options.items()}
-    shown = ",".join(f"{name}={text}" for name, text in texts.items())
+    shown = ",".join(f"{name}={_text_of(value)}" for name, value in options.items())
     return _class_of(make).__name__ + (f"({shown})" if shown else "")
+
+
+def _text_of(value: object) -> str:
+    """Return a text that is the same in all processes, unlike an address or a temporary folder."""
+    if kind_of(value) is not None:
+        return type(value).__name__
+    return Path(value).name if isinstance(value, str) else str(value)
 
 
 def parametrize_with_checks(

@@ -226,11 +226,18 @@ def built(make: Make, seed: int = 0) -> FewShotMethod:
 
 
 def _build(method: FewShotMethod) -> ToyBackbone:
-    """Build a method for toy items, and return its backbone."""
+    """Build a method for toy items, and return its backbone.
+
+    Raises:
+        NotApplicable: the method takes only backbones with something that the toy lacks.
+    """
     on_images = method.trains_on_images or method.consumes == "images"
     backbone = _ImageReader() if on_images else ToyBackbone()
     method.read_with(backbone)
-    method.build(ITEM_SHAPES[method.consumes], _n_base(method), backbone)
+    try:
+        method.build(ITEM_SHAPES[method.consumes], _n_base(method), backbone)
+    except OptionError as error:
+        raise NotApplicable(f"it refuses the backbone of this suite: {error}") from None
     return backbone
 
 

@@ -24,7 +24,7 @@ from PIL import Image
 
 from fsf_datasets import CsvTable, Declared, Folder
 from fsf_datasets._declaration import read_declaration
-from fsf_detectors.clip_words import _read_vocabulary
+from fsf_detectors._vocabulary import read_vocabulary
 from fsf_detectors.records import CaptionsFile
 from fsf_importing.libfewshot._files import read_config as read_libfewshot_config
 from fsf_importing.reference import _arrays
@@ -282,7 +282,7 @@ READERS = (
     ),
     Reader("captions as CSV", "c.csv", _read_captions, _csv(("key", "caption"), ("a", '"b",\nc'))),
     Reader("captions by number", "c.token", _read_captions, _text("a.png#0\ta dog\na.png#1\tb\n")),
-    Reader("vocabulary", "v.txt", _read_vocabulary, _text("# words\ndog\nred sofa\n")),
+    Reader("vocabulary", "v.txt", read_vocabulary, _text("# words\ndog\nred sofa\n")),
     Reader(
         "images in a table",
         "i.csv",

@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
+import fsf_statistics
 import fsf_tools
 import fsframework
 from fsf_detectors.open_vocabulary import OpenVocabulary
@@ -115,3 +116,22 @@ def test_words_of_an_open_vocabulary_are_judged_like_any_others() -> None:
     recalled = ["grass" in f for f, is_so in zip(found, on_grass, strict=True) if is_so]
     assert errors.recall.share == pytest.approx(sum(recalled) / sum(on_grass))
     assert 0 < sum(recalled) < len(recalled)
+
+
+@pytest.mark.slow
+def test_a_backbone_that_reads_text_scores_keywords_as_its_detector_does(tmp_path: Path) -> None:
+    model = tiny_model("clip")
+    run = fsframework.run(
+        method="ncc", sampler="fewstab", backbone=f"clip:{model}",
+        dataset={"name": "planted", "n_per_class": 12, "size": 32}, training={"epochs": 0},
+        tasks=20, way=3, shot=1, queries=4, progress=False,
+        runs_dir=tmp_path / "runs", cache_dir=tmp_path / "cache",
+    )  # fmt: skip
+    own = fsf_statistics.keywords(run)
+    other = fsf_statistics.keywords(run, similarity=f"clip-words:{model}")
+    assert (own.similarity, other.similarity) == (f"clip:{model}", f"clip-words:{model}")
+    scores, others = (
+        {row.names: row.estimate.value for row in found.tested} for found in (own, other)
+    )
+    assert len(scores) > 20
+    assert scores == pytest.approx(others, abs=1e-4)

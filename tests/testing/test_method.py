@@ -688,6 +688,18 @@ def test_a_loss_without_labels_and_a_queue_that_is_lost_are_found(failing):
     assert failing(Forgetting, "method") == {"check_state_saved"}
 
 
+class Demanding(Nearest):
+    """Takes only backbones with something that the toy lacks."""
+
+    def build(self, item_shape, n_base_classes, backbone):
+        raise OptionError("Demanding needs a backbone with an embedding of words")
+
+
+def test_a_method_that_refuses_the_toy_backbone_is_not_judged():
+    with pytest.raises(NotApplicable, match="refuses the backbone of this suite: Demanding needs"):
+        built(Demanding)
+
+
 def test_what_does_not_apply_says_why():
     with pytest.raises(NotApplicable, match="does not learn"):
         check_loss(Adapted)

@@ -458,7 +458,7 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def predict(
-    model: FewShotModel, tasks: TaskSet, source: ImageSource, known: Knowledge
+    model: FewShotModel, tasks: TaskSet, source: ImageSource, known: Knowledge | None = None
 ) -> npt.NDArray[np.int16]:
     """Return the predicted way of each query, int16 ``(T, way, n_query)``, in evaluation mode."""
     predictor = _Predictor(ModelClassifier(model, source, known), tasks, "task")

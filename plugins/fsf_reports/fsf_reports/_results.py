@@ -17,13 +17,15 @@ from fsf_reports.values import Quantity
 from fsf_statistics import (
     ComparedHeadline,
     facts_of,
+    finished_of,
     labelled,
     labels_of,
     measures_named,
+    results_of,
     sets_of,
     tasks_told_apart,
 )
-from fsframework.api.results import finished_of, results_of, statistics_of
+from fsframework.api.results import statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Statistic

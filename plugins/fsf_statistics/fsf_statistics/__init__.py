@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare
     from fsf_statistics.equal_tasks import labelled, labels_of, measures_named
     from fsf_statistics.error_slices import SliceRow, Slices, kept_slices, slices
+    from fsf_statistics.given import finished_of, results_of
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
         ComparedHeadline,
@@ -80,6 +81,7 @@ __all__ = [
     "compare",
     "effective_robustness",
     "facts_of",
+    "finished_of",
     "harmful_pairs",
     "head_of_fact",
     "headline",
@@ -101,6 +103,7 @@ __all__ = [
     "rank_agreements",
     "rank_correlations",
     "read_accuracies",
+    "results_of",
     "sets_of",
     "slices",
     "spearman",
@@ -143,6 +146,7 @@ _HOME = {
     "compare": "comparing",
     "effective_robustness": "robustness",
     "facts_of": "task_sets",
+    "finished_of": "given",
     "harmful_pairs": "harm",
     "head_of_fact": "task_sets",
     "headline": "headlines",
@@ -164,6 +168,7 @@ _HOME = {
     "rank_agreements": "_answers",
     "rank_correlations": "ranking",
     "read_accuracies": "accuracies",
+    "results_of": "given",
     "sets_of": "task_sets",
     "slices": "error_slices",
     "spearman": "ranking",

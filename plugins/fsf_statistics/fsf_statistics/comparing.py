@@ -21,8 +21,9 @@ import numpy as np
 
 from fsf_statistics.adjusting import benjamini_hochberg, holm
 from fsf_statistics.equal_tasks import comparable, grouped_by_tasks, measures_named
+from fsf_statistics.given import Comparable, finished_of, results_of
 from fsframework.api.headlines import limits_told
-from fsframework.api.results import Comparable, finished_of, results_of, statistics_of
+from fsframework.api.results import statistics_of
 from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces import Statistic

@@ -42,7 +42,10 @@ _KEPT = "slices.jsonl"
 """File of a run's folder: a line is the digest of the other and of what decides it."""
 
 _FEWEST_IMAGES = 5
-"""Images that a slice needs among those that its excess is estimated from."""
+"""Effective number of images that the excess of a slice needs."""
+
+_PERMUTATIONS, _AT_ONCE = 2000, 500
+"""Permutations of the images at least, and how many are in memory together."""
 
 _PER_CLASS = 3
 """Components of the mixture per class, unless their number is given."""
@@ -63,7 +66,8 @@ class SliceRow:
             finding it; the interval holds for all slices at once.
         wrong: share of wrong answers to its images, from the same answers.
         n_queries: these answers; ``n_images`` the distinct images among them.
-        p: one-sided, of no excess, by Holm over all slices that were looked at.
+        p: one-sided, of no excess, by permuting the images of each class, and Holm over all slices
+            that were looked at.
         reported: whether ``p`` is small enough.
         words: that describe the slice best, if the images have words.
     """
@@ -203,9 +207,10 @@ def slices(  # noqa: PLR0913 - an option each
        have no excess of wrong answers so far are dropped.
     3. The excess of each slice is estimated from the answers of the second half of the tasks to the
        second half of the images, which had no part in finding it: least squares with an effect of
-       each class in each task, so that a poor support does not count. Standard errors allow
-       dependence within an image and within a task. Intervals hold for all slices at once
-       (Bonferroni); a slice is reported if p, by Holm over the slices, is at most ``1 - level``.
+       each class in each task, so that a poor support does not count. Its error allows dependence
+       within an image and within a task, and intervals hold for all slices at once (Bonferroni).
+       p is found by permuting the images of each class; a slice is reported if it is at most
+       ``1 - level`` by Holm over the slices.
 
     Caveats: a slice is what the embedding can tell apart, and need not have a name; the model's own
     features may not contain what it fails on. A quarter of the answers finds slices and another
@@ -394,10 +399,10 @@ def _found(
     before = _Excess.of(seen, component, options.count)
     after = _Excess.of(held, component, options.count)
     candidates = np.flatnonzero(
-        (np.nan_to_num(before.value) > 0) & after.known & (after.n_images >= _FEWEST_IMAGES)
+        (np.nan_to_num(before.value) > 0) & after.known & (after.freedom >= _FEWEST_IMAGES - 1)
     )
     p = np.ones(options.count)
-    p[candidates] = holm(after.p[candidates])
+    p[candidates] = holm(_by_chance(held, component, candidates, label, options, rng))
     words: list[tuple[WordShare, ...]] = [()] * options.count
     if pool.attributes is not None:
         words = enriched_words(pool, component, options.count, level=options.level)
@@ -411,7 +416,7 @@ def _found(
             p,
             words[j],
             len(candidates),
-            (arm, answers.scope),
+            (arm, answers.scope, len(np.unique(held.task))),
             options,
         )
         for j in candidates
@@ -445,14 +450,6 @@ class _Excess:
     def known(self) -> BoolArray:
         return np.isfinite(self.value) & (self.error > 0) & (self.freedom > 0)
 
-    @property
-    def p(self) -> FloatArray:
-        """One-sided, of no excess."""
-        found = np.ones(len(self.value))
-        own = self.known
-        found[own] = stats.t.sf(self.value[own] / self.error[own], self.freedom[own])
-        return found
-
     @classmethod
     def of(cls, answers: _Answers, component: IntArray, count: int) -> _Excess:
         """Estimate the excess of each slice, with an effect of each class in each task."""
@@ -477,11 +474,50 @@ class _Excess:
         variance = np.maximum(both, np.maximum(by_image, by_task))
         n_queries = inside.sum(axis=0).astype(np.int64)
         n_images = (_sums(inside, image) > 0).sum(axis=0)
-        n_tasks = (_sums(inside, task) > 0).sum(axis=0)
-        freedom = np.minimum(n_images, n_tasks) - 1
-        variance = variance * (freedom + 1) / np.maximum(freedom, 1)
+        # Few images decide where few are inside a slice, or few of its classes are outside.
+        deciding = [_effective(_sums(centred**2, own)) for own in (image, task)]
+        freedom = np.minimum(*deciding) - 1
+        variance = variance * (freedom + 1) / np.maximum(freedom, 1e-9)
         wrong = answers.wrong @ inside / np.maximum(n_queries, 1)
         return cls(value, np.sqrt(variance), freedom, wrong, n_queries, n_images)
+
+
+def _by_chance(
+    answers: _Answers,
+    component: IntArray,
+    candidates: IntArray,
+    label: IntArray,
+    options: _Options,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return p of each candidate, one-sided, if any images of its classes could be in the slice.
+
+    Images are permuted within their class. What is compared is the sum, over the images of a slice,
+    of their wrong answers above the share of wrong answers to the class in the same task.
+    """
+    if not len(candidates):
+        return np.empty(0)
+    _, group = np.unique(answers.group, return_inverse=True)
+    above = answers.wrong - (np.bincount(group, answers.wrong) / np.bincount(group))[group]
+    images, image = np.unique(answers.image, return_inverse=True)
+    order = np.argsort(label[images], kind="stable")
+    images, rank = images[order], np.argsort(order)
+    excess = np.bincount(rank[image], above)
+    inside = (component[images][:, None] == candidates).astype(float)
+    observed = excess @ inside
+    count = max(_PERMUTATIONS, int(2 * len(candidates) / (1 - options.level))) - 1
+    reached = np.ones(len(candidates))
+    for start in range(0, count, _AT_ONCE):
+        draws = rng.random((min(_AT_ONCE, count - start), len(images)))
+        permuted = np.argsort(label[images] + draws, axis=1)
+        reached += (excess[permuted] @ inside >= observed - 1e-9).sum(axis=0)
+    return reached / (count + 1)
+
+
+def _effective(shares: FloatArray) -> FloatArray:
+    """Return the effective number of groups ``(n, k)``, by their shares in the estimate (Kish)."""
+    squares = (shares**2).sum(axis=0)
+    return np.asarray(shares.sum(axis=0) ** 2 / np.maximum(squares, 1e-30))
 
 
 def _sums(values: FloatArray, own: IntArray) -> FloatArray:
@@ -500,7 +536,7 @@ def _row(  # noqa: PLR0913 - all that a row tells
     p: FloatArray,
     words: tuple[WordShare, ...],
     n_slices: int,
-    scope: tuple[str, Any],
+    scope: tuple[str, Any, int],
     options: _Options,
 ) -> SliceRow:
     members = np.flatnonzero(component == j)
@@ -509,7 +545,7 @@ def _row(  # noqa: PLR0913 - all that a row tells
     order = np.argsort(-counts, kind="stable")
     half = stats.t.isf((1 - options.level) / 2 / n_slices, excess.freedom[j]) * excess.error[j]
     value = float(excess.value[j])
-    arm, closed = scope
+    arm, closed, n_tasks = scope
     estimate = Estimate(
         "excess",
         value,
@@ -519,7 +555,7 @@ def _row(  # noqa: PLR0913 - all that a row tells
         closed,
         False,
         "bonferroni-t",
-        int(excess.freedom[j]) + 1,
+        n_tasks,
         int(excess.n_images[j]),
         share=True,
         arms=(arm,),

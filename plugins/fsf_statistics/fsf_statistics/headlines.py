@@ -19,9 +19,10 @@ from fsf_statistics._answers import (
 from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
 from fsf_statistics.equal_tasks import labels_of
+from fsf_statistics.given import Comparable, results_of
 from fsf_statistics.task_sets import facts_of, sets_of, tasks_told_apart
 from fsframework.api.headlines import PLACEBO, Headline, gap_told, limits_told, reading_told
-from fsframework.api.results import Comparable, results_of, statistic_of_run, statistics_of
+from fsframework.api.results import statistic_of_run, statistics_of
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
 from fsframework.errors import DataError

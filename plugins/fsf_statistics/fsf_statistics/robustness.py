@@ -16,7 +16,8 @@ from scipy import special
 from fsf_statistics.adjusting import benjamini_hochberg, holm
 from fsf_statistics.comparing import MeasureComparison, Pair, direct_sign, letters
 from fsf_statistics.equal_tasks import comparable
-from fsframework.api.results import Comparable, results_of, statistics_of
+from fsf_statistics.given import Comparable, results_of
+from fsframework.api.results import statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.statistics.crossed import NO_SPREAD, OVER_SEEDS, Difference

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies
-from fsframework.api.results import finished_of, results_of
+from fsf_statistics.given import finished_of, results_of
 from fsframework.api.running import load_runs
 from fsframework.errors import DataError, FsfWarning, OptionError, RecordError
 from fsframework.statistics.facts import LEADING

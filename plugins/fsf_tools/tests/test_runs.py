@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import shutil
@@ -14,6 +15,7 @@ import pytest
 import fsframework
 from fsf_tools import remove_run
 from fsframework.errors import RecordError
+from fsframework.records import RunRecord
 from tests.conftest import Fsf
 from tests.toys import image_folder
 
@@ -50,6 +52,12 @@ def test_runs_are_sorted_by_numbers_as_numbers_and_by_estimates_from_the_largest
     assert [row["tasks"] for row in json.loads(fsf("runs", "list", "--json").stdout)] == [6, 5, 7]
     shown = fsf("runs", "list").stdout.splitlines()[0].split()
     assert {"dataset", "way", "shot", "training-seed"} <= set(shown)
+    record = RunRecord.load(tmp_path / "runs/c-zero")
+    usage = {"requests": 1200, "cost": 0.25}
+    dataclasses.replace(record, usage=usage).save(tmp_path / "runs/c-zero")
+    shown_run = fsf("runs", "show", "c-zero").stdout.split()
+    assert shown_run[shown_run.index("requests") + 1] == "1,200"
+    assert "requests" not in fsf("runs", "show", "a-ten").stdout
     (tmp_path / "runs/b-two/run.json").write_text("{")
     listed = fsf("runs", "list", "--columns", "run,status,task-seed")
     assert listed.stdout.splitlines()[0].split() == ["run", "status", "task-seed"]

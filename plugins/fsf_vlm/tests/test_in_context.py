@@ -107,7 +107,7 @@ def plain(folder: Path, images: list[Tensor], labels: list[str], text: str) -> T
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("idefics3", "lfm2-vl")))
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("gemma3", "idefics3", "lfm2-vl")))
         for kind in KINDS
     ],
 )
@@ -281,6 +281,7 @@ def test_conformance_of_the_method(make: Any, check: Any) -> None:
     check(make)
 
 
+@pytest.mark.slow
 @parametrize_with_checks([Pixels])
 def test_conformance_of_the_backbone(make: Any, check: Any) -> None:
     check(make)

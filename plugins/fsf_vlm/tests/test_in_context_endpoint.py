@@ -76,6 +76,7 @@ def run(url: str, data: Planted, *, offline: bool = False, **method: Any) -> Any
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_who_knows_the_truth_is_always_right_and_pays(
     data: Planted, known: dict[bytes, tuple[str, set[str]]]
 ) -> None:

@@ -10,8 +10,7 @@ import fsf_statistics
 import fsframework as fsf
 from fsf_reports.interfaces import ReportedRun, ReportedRuns
 from fsf_reports.values import Entry, Quantity, TableDeclaration
-from fsf_statistics import ComparedHeadline
-from fsframework.api.results import results_of
+from fsf_statistics import ComparedHeadline, results_of
 from fsframework.statistics.facts import called
 
 __all__ = [
