@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 import fsf_statistics
+from fsf_reports._sections._images import first_images, often_wrong
 from fsf_reports.interfaces import ReportedRun, ReportedRuns, Section
 from fsf_reports.values import Block, Entry, Gallery, ImageGroup, Quantity, TableDeclaration, Text
 from fsf_statistics import LEAST_HARM, MOST_WRONG
 from fsframework.api.headlines import points
 from fsframework.values import ImagePool, IntArray
 
-__all__ = ["HarmfulPairs", "first_images", "often_wrong"]
+__all__ = ["HarmfulPairs"]
 
 _QUESTIONS = {
     "tied": (
@@ -33,7 +34,6 @@ _QUESTIONS = {
 _MOST_ROWS = 200
 _MOST_GALLERIES = 4
 _MOST_WORDS = 5
-_IMAGES = 6
 
 
 class HarmfulPairs(Section):
@@ -166,26 +166,6 @@ def _gallery(number: int, run: ReportedRun, row: Any) -> Gallery:
     return Gallery(title, number, first if row.question == "tied" else second)
 
 
-def first_images(images: IntArray) -> tuple[int, ...]:
-    """Return as many images as a group of a gallery shows."""
-    return tuple(int(i) for i in images[:_IMAGES])
-
-
 def _with_word(pool: ImagePool, images: IntArray, word: str) -> Any:
     assert pool.attributes is not None
     return pool.attributes.column(pool.attributes.words.index(word))[images]
-
-
-def often_wrong(run: ReportedRun, images: IntArray) -> Any:
-    """Return the share of wrong answers to each image as a query, 0 where it was never asked."""
-    assert run.outcomes is not None
-    assert run.data is not None
-    assert run.data.pool is not None
-    size = len(run.data.pool)
-    wrong, asked = np.zeros(size), np.zeros(size)
-    for arm, outcomes in run.outcomes.items():
-        truth = np.arange(outcomes.n_way)[:, None]
-        query = run.outcomes.arms[arm].query.ravel()
-        wrong += np.bincount(query, (outcomes.predictions != truth).ravel(), minlength=size)
-        asked += np.bincount(query, minlength=size)
-    return (wrong / np.maximum(asked, 1))[images]

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 import fsf_statistics
-from fsf_reports._sections.pairs import first_images, often_wrong
+from fsf_reports._sections._images import first_images, often_wrong
 from fsf_reports.interfaces import ReportedRun, ReportedRuns, Section
 from fsf_reports.values import Block, Entry, Gallery, ImageGroup, Quantity, TableDeclaration, Text
 from fsframework.api.headlines import points
