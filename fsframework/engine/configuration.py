@@ -189,6 +189,7 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
     stages, stage_origins = resolve_stages(registry, whole.get("training", {}), recipes)
     loads = any(stage.init_from for stage in stages)
     if not loads and _nothing_to_train(registry, with_recipe):
+        whole = {**whole, "backbone": with_recipe["backbone"]}
         recipes = recipes if "recipe" in asked else Recipes()
         untrained = {"epochs": Given(0, "nothing to train")}
         stages, stage_origins = resolve_stages(registry, untrained, Recipes())

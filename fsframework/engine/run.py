@@ -6,7 +6,6 @@ import functools
 import platform
 import re
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -199,16 +198,15 @@ class _Job:
                 record = self._with_training(record, model)
         record = self._with_weights(record, model, tested, splits)
         outcomes = self._outcomes(model, tested, record)
-        used = Counter(record.usage)
-        used.update(model.method.usage)
+        earlier_usage = {} if model.method.keeps_answers else record.usage
         record = self._with_estimates(record, outcomes)
         notes = _outcome_notes(outcomes, record, self.experiment.statistics)
         record = replace(
             record,
             status="finished",
-            notes=tuple(dict.fromkeys((*record.notes, *notes))),
+            notes=tuple(dict.fromkeys((*record.notes, *notes, *model.method.remarks))),
             timings={**record.timings, **self.timer},
-            usage=dict(used),
+            usage={k: n + earlier_usage.get(k, 0) for k, n in model.method.usage.items()},
         )
         record.save(self.folder)
         return RunResult(self.folder, record, False)
@@ -347,10 +345,11 @@ class _Job:
                 return ImageSource.cached(model, images, workspace, reporter, precision, used)
 
         found: dict[str, Outcomes] = {}
+        again = model.method.keeps_answers
         for arm, tasks in arms.items():
             # Runs with other tasks under test share the outcomes of the control.
             shared = self._shared_outcomes(model, images, tasks)
-            answered = load_sealed(shared, Outcomes.load, reporter.note)
+            answered = None if again else load_sealed(shared, Outcomes.load, reporter.note)
             if answered is None:
                 told, features = known(), source()
                 with self.timer(f"evaluation-{arm}"):
@@ -358,7 +357,7 @@ class _Job:
                         ModelClassifier(model, features, told),
                         tasks,
                         label=f"{arm} tasks",
-                        partial=self.folder / f"partial-{arm}.safetensors",
+                        partial=None if again else self.folder / f"partial-{arm}.safetensors",
                         identity=shared.stem,
                         reporter=reporter,
                         query_batch=self.settings.query_batch,
@@ -497,13 +496,8 @@ def component_record(component: Component) -> ComponentRecord:
     """Return the entry of a component in a record."""
     options = component.to_json()
     del options["name"]
-    return ComponentRecord(
-        component.name,
-        options,
-        component.origins_json(),
-        component.cls.argument,
-        component.added_as,
-    )
+    argument, origins = component.cls.argument, component.origins_json()
+    return ComponentRecord(component.name, options, origins, argument, component.added_as)
 
 
 def plugin_records(components: Iterable[Component]) -> tuple[PluginRecord, ...]:
@@ -520,6 +514,7 @@ def plugin_records(components: Iterable[Component]) -> tuple[PluginRecord, ...]:
 
 def environment(device: torch.device, dtype: str = "float32") -> Environment:
     """Return the versions, threads and device that this process computes with."""
+    processor = platform.processor() or platform.machine()
     return Environment(
         fsframework=fsframework.__version__,
         python=platform.python_version(),
@@ -527,23 +522,14 @@ def environment(device: torch.device, dtype: str = "float32") -> Environment:
         numpy=np.__version__,
         threads=torch.get_num_threads(),
         device=str(device),
-        device_name=_device_name(device),
+        device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else processor,
         dtype=dtype,
     )
 
 
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return platform.processor() or platform.machine()
-
-
 def _arm_records(arms: Arms, sampler: Component, class_sizes: list[int]) -> dict[str, ArmRecord]:
-    given = [
-        name
-        for name, origin in sampler.origins.items()
-        if name not in _SHAPE and origin != "default"
-    ]
+    origins = {name: of for name, of in sampler.origins.items() if of != "default"}
+    given = [name for name in origins if name not in _SHAPE]
     return {
         arm: ArmRecord.of(tasks, class_sizes, arms.symbols.get(arm, ""), given)
         for arm, tasks in arms.items()
@@ -558,11 +544,9 @@ def _outcome_notes(
     if unknown := [name for name, one in record.estimates.items() if isnan(one.low)]:
         yield f"no interval of {', '.join(unknown)}: the value is the same in every task"
     for arm, answered in outcomes.items():
-        yield from (f"{arm} tasks: {note}" for note in answered.notes)
-        if (warning := saturation(answered)) is not None:
-            yield f"{arm} tasks: {warning}"
-        if (warning := bootstrap_of_few(interval, len(answered))) is not None:
-            yield f"{arm} tasks: {warning}"
+        few = bootstrap_of_few(interval, len(answered))
+        for told in filter(None, (*answered.notes, saturation(answered), few)):
+            yield f"{arm} tasks: {told}"
     for estimate in record.estimates.values():
         is_gap = len(estimate.arms) > 1 and not estimate.relative
         if is_gap and estimate.statistic in statistics:

@@ -161,6 +161,10 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
     """Whether ``scores_with`` needs the words of the support images, and ``loss`` those of the
     images of a step; the run then needs words for them. An option may set it for an instance."""
 
+    keeps_answers: bool = False
+    """Whether it keeps what ``scores_with`` has asked of others. A run that was interrupted, or has
+    an arm of another one, then asks for all scores again, so that ``usage`` counts all of them."""
+
     n_way: int | None = None
     """Number of ways of a method that learns weights per way (the head of MAML); such a method
     refuses other tasks, and its scores may depend on the order of the ways. ``None`` for any
@@ -262,6 +266,11 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
         Usual keys are ``requests``, ``prompt_tokens``, ``completion_tokens`` and ``cost`` in USD.
         """
         return {}
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Sentences that a reader of its scores so far must know; a run notes them."""
+        return ()
 
     def class_logits(self, items: Tensor) -> Tensor:
         """Score items ``(n, *item)``, not embedded, for the base classes, as a teacher does.

@@ -117,6 +117,11 @@ class MethodWrapper(FewShotMethod):
         """What the base has used."""
         return self.base.usage
 
+    @property
+    def remarks(self) -> Sequence[str]:
+        """What a reader must know of the base's scores."""
+        return self.base.remarks
+
     def class_logits(self, items: Tensor) -> Tensor:
         """Return the logits of the base for the base classes."""
         return self.base.class_logits(items)

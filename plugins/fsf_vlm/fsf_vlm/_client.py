@@ -24,12 +24,14 @@ from fsframework.values import UInt8Array, digest_of
 
 __all__ = ["Answer", "AnswerStore", "Client", "Message", "Request"]
 
+_USUAL_KEY = "OPENAI_API_KEY"
 _PLACEHOLDER = "none"
 """Sent as the key where there is none: servers of one's own do not check it."""
 _SHORTEST_KEY = 8
 _MOST_REASON = 300
 _SMALL = 1 << 16
 """Bytes of an image whose PNG is kept."""
+_SERVER_ERROR = 500
 _PASSING = (408, 409, 429)
 """Statuses below 500 after which a request is sent again."""
 
@@ -89,8 +91,8 @@ class Client:
     Args:
         url: address of the endpoint, such as ``http://localhost:8000/v1``.
         model: name of the model at the endpoint.
-        key_from: name of the environment variable with the key; without it, no key is sent. The
-            key is never written anywhere.
+        key_from: name of the environment variable with the key, which must be set unless it is the
+            usual one; without a key, none is sent. The key is never written anywhere.
         concurrent: number of requests at a time.
         attempts: how often a request is sent before the work stops.
         timeout: seconds to wait for an answer.
@@ -107,7 +109,7 @@ class Client:
         url: str,
         *,
         model: str,
-        key_from: str = "OPENAI_API_KEY",
+        key_from: str = _USUAL_KEY,
         concurrent: int = 8,
         attempts: int = 6,
         timeout: float = 60.0,
@@ -123,6 +125,8 @@ class Client:
                 "key_from must be the name of the environment variable that contains the key, "
                 "not the key itself"
             )
+        if key_from != _USUAL_KEY and not os.environ.get(key_from, "").strip():
+            raise OptionError(f"key_from: the environment variable {key_from} is not set")
         check_at_least(1, concurrent=concurrent, attempts=attempts)
         check_above(0, timeout=timeout)
         check_at_least(0, prompt_price=prompt_price, completion_price=completion_price)
@@ -157,13 +161,31 @@ class Client:
 
         Answers from the store are not counted.
         """
-        used: dict[str, float] = dict(self._used)
+        used = self._used
+        return {**used, **self.cost_of(used["prompt_tokens"], used["completion_tokens"])}
+
+    def cost_of(self, prompt_tokens: int, completion_tokens: int) -> dict[str, float]:
+        """Return numbers of tokens with their cost in USD, if there are prices."""
+        found: dict[str, float] = {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+        }
         prompt, completion = self._prices
         if prompt or completion:
-            used["cost"] = (
-                used["prompt_tokens"] * prompt + used["completion_tokens"] * completion
-            ) / 1e6
-        return used
+            found["cost"] = (prompt_tokens * prompt + completion_tokens * completion) / 1e6
+        return found
+
+    def work_offline(self, *, offline: bool) -> None:
+        """Ask no other machine from now on, if ``offline``: only kept answers are given.
+
+        Raises:
+            DataError: there are none, so that every request would be an error.
+        """
+        self.offline = offline and not self.on_this_machine
+        if self.offline and not (self.store is not None and len(self.store.refreshed())):
+            raise DataError(
+                f"{self.url}: no answer of {self.model} is kept, and network access is turned off"
+            )
 
     def ask(self, requests: Sequence[Request]) -> list[Answer]:
         """Return the answers to some requests, in their order.
@@ -220,10 +242,12 @@ class Client:
                 *(work(connection) for _ in range(min(self.concurrent, len(left))))
             )
         if failed:
-            done = f"{len(known) - before:,} of {len(left):,} requests are answered"
-            kept = " and kept; the same command continues there" if self.store is not None else ""
+            told = f"{len(known) - before:,} of {len(left):,} requests are answered"
+            if self.store is not None:
+                told = f"{len(self.store):,} answers of {self.model} there are kept"
+                told += "; the same command continues there" if _may_pass(failed[0]) else ""
             # From None: the error of the library refers to the request and its headers.
-            raise DataError(f"{self._reason(failed[0], key)}; {done}{kept}") from None
+            raise DataError(f"{self._reason(failed[0], key)}; {told}") from None
 
     def _key(self) -> str:
         key = os.environ.get(self.key_from, "").strip()
@@ -272,11 +296,13 @@ class Client:
         if not isinstance(error, openai.APIStatusError):
             return f"{self.url}: {_line(str(error), key)}"
         said, status = _line(_said(error), key), error.status_code
-        if status in _PASSING or status >= 500:
+        if _may_pass(error):
             return f"{lasting}the endpoint answered {status} ({said})"
         if status in (401, 403):
-            have = "the key in" if key else "no key, because there is no environment variable"
-            return f"{self.url}: the endpoint refused {have} {self.key_from} ({status}: {said})"
+            why = f"the endpoint refused the key in {self.key_from}"
+            if not key:
+                why = f"the endpoint needs a key: set {self.key_from}"
+            return f"{self.url}: {why} ({status}: {said})"
         return f"{self.url}: the endpoint refused a request to {self.model} ({status}: {said})"
 
 
@@ -343,6 +369,15 @@ def _data_url(pixels: bytes, shape: tuple[int, ...]) -> str:
     file = io.BytesIO()
     Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(shape)).save(file, "PNG")
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether a request that failed like this may succeed if it is sent again."""
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code in _PASSING or error.status_code >= _SERVER_ERROR
+    return isinstance(error, openai.APIConnectionError)
 
 
 def _said(error: Any) -> str:

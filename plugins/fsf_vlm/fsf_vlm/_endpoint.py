@@ -78,10 +78,14 @@ class Endpoint(Captioner):
         )
 
     def prepare(self, *, device: str = "cpu", offline: bool = False) -> None:
-        """Read the answers that are kept; with ``offline``, no other machine is asked."""
+        """Read the answers that are kept; with ``offline``, no other machine is asked.
+
+        Raises:
+            DataError: no other machine may be asked, and no answer is kept.
+        """
         del device
-        self._client.offline = offline and not self._client.on_this_machine
         self._store.refreshed()
+        self._client.work_offline(offline=offline)
 
     def describe(self, images: Sequence[UInt8Array]) -> list[str]:
         """Return a caption for each uint8 RGB image ``(H, W, 3)``, of any size."""

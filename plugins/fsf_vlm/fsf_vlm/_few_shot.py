@@ -116,6 +116,13 @@ class InContextMethod(FewShotMethod):
         points = [[*map(ord, name.ljust(_LONGEST, "\0"))] for name in names]
         return torch.tensor(points).float().view(-1, _LONGEST)
 
+    @property
+    def remarks(self) -> Sequence[str]:
+        """That the labels were permuted, if they were."""
+        if self.labels != "permuted":
+            return ()
+        return ("labels permuted: a control, in which each class had the name of another",)
+
     def scores(self, support: Tensor, query: Tensor) -> Tensor:
         """Score as ``scores_with`` does, with letters as labels."""
         return self.scores_with(support, query, Known())

@@ -11,10 +11,14 @@ from torch import Tensor
 
 from fsf_vlm._client import Client, Message, Request
 from fsf_vlm._few_shot import INSTRUCTION, InContextMethod, Labels, Task
-from fsf_vlm._store import AnswerStore
-from fsframework.interfaces import Backbone, check_at_least
+from fsf_vlm._store import Answer, AnswerStore
+from fsframework.interfaces import Backbone, DataError, check_at_least
 
 __all__ = ["InContextEndpoint"]
+
+_TRIAL = 50
+"""Answers of which at least one must name a label."""
+_MOST_TEXT = 80
 
 
 class InContextEndpoint(InContextMethod):
@@ -26,8 +30,9 @@ class InContextEndpoint(InContextMethod):
 
     An answer must contain exactly one of the labels, as whole words in any case; its way then
     scores 1 and the others 0. Any other answer scores 0 for all ways and is counted as
-    ``unreadable``. Each query is one request; all queries of a call are asked concurrently, and
-    answers are kept, so that a run that was interrupted asks nothing twice.
+    ``unreadable``; where the first 50 or more answers all are, the work stops. Each query is one
+    request; all queries of a call are asked concurrently, and answers are kept, so that a run that
+    was interrupted asks nothing twice.
 
     Args:
         url: address of the endpoint, such as ``http://localhost:8000/v1``.
@@ -54,6 +59,7 @@ class InContextEndpoint(InContextMethod):
 
     argument: ClassVar[str] = "url"
     reads_values = "it sends images to an endpoint"
+    keeps_answers = True
 
     def __init__(  # noqa: PLR0913 - its parameters are the options
         self,
@@ -95,17 +101,62 @@ class InContextEndpoint(InContextMethod):
             prompt_price=prompt_price,
             completion_price=completion_price,
         )
-        self._unreadable: set[str] = set()
+        self._answers: dict[str, Answer] = {}
+        self._unreadable: dict[str, str] = {}
 
     def build(self, item_shape: tuple[int, ...], n_base_classes: int, backbone: Backbone) -> None:
-        """Note how images are normalised, and whether only kept answers may be used."""
+        """Note how images are normalised, and whether only kept answers may be used.
+
+        Raises:
+            DataError: only these may be used, and there are none.
+        """
         super().build(item_shape, n_base_classes, backbone)
-        self._client.offline = self.offline and not self._client.on_this_machine
+        self._client.work_offline(offline=self.offline)
 
     @property
     def usage(self) -> Mapping[str, float]:
-        """What the client used, and how many queries got an answer that is no label."""
-        return {**self._client.usage, "unreadable": len(self._unreadable)}
+        """What its scores rest on, and what was sent for them now.
+
+        ``requests``, tokens and ``cost`` count each answer once, kept ones included; ``unreadable``
+        how many of these are no label. Only ``requests_now`` and ``retries`` count what was sent.
+        """
+        prompt = sum(one.prompt_tokens for one in self._answers.values())
+        completion = sum(one.completion_tokens for one in self._answers.values())
+        sent = self._client.usage
+        return {
+            "requests": len(self._answers),
+            "requests_now": sent["requests"],
+            "retries": sent["retries"],
+            **self._client.cost_of(prompt, completion),
+            "unreadable": len(self._unreadable),
+        }
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Which model answered, whether labels were permuted, and how many answers are no label."""
+        found = [f"the answers are those of {self.model} at {self._client.url}", *super().remarks]
+        if self._unreadable:
+            found.append(
+                f"{len(self._unreadable):,} of {len(self._answers):,} answers name no label, or "
+                f"several, such as {self._example()!r}; they score all classes equally"
+            )
+        return found
+
+    def _example(self) -> str:
+        return next(iter(self._unreadable.values()))[:_MOST_TEXT]
+
+    def _check_some_read(self) -> None:
+        """Check that not all answers are unreadable, before more are paid for.
+
+        Raises:
+            DataError: they are, and they are at least 50.
+        """
+        if len(self._unreadable) == len(self._answers) >= _TRIAL:
+            raise DataError(
+                f"{self._client.url}: none of the first {len(self._answers):,} answers of "
+                f"{self.model} names exactly one label, such as {self._example()!r}, so nothing "
+                "more is asked; change the instruction or max_tokens of the method, or the model"
+            )
 
     def _answered(self, tasks: Sequence[Task], device: torch.device) -> list[Tensor]:
         requests = [
@@ -123,10 +174,13 @@ class InContextEndpoint(InContextMethod):
             scores = torch.zeros(len(task.query), len(task.labels), device=device)
             for row, (request, answer) in zip(scores, answers, strict=False):
                 label = _label_in(answer.text, task.labels)
+                digest = request.digest()
+                self._answers[digest] = answer
                 if label is None:
-                    self._unreadable.add(request.digest())
+                    self._unreadable[digest] = answer.text
                 row += torch.tensor([float(one == label) for one in task.labels], device=device)
             found.append(scores)
+        self._check_some_read()
         return found
 
 

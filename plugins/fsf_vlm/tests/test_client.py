@@ -181,8 +181,11 @@ class TestFailures:
     ) -> None:
         monkeypatch.delenv("OPENAI_API_KEY")
         with ChatServer(key=KEY) as server:
-            with pytest.raises(DataError, match="there is no environment variable MY_KEY"):
-                client(server, key_from="MY_KEY").ask(questions(images[:1]))
+            with pytest.raises(DataError, match="needs a key: set OPENAI_API_KEY") as caught:
+                client(server).ask(questions(images[:1]))
+            assert "continues" not in str(caught.value)
+            with pytest.raises(OptionError, match="MY_KEY is not set"):
+                client(server, key_from="MY_KEY")
             monkeypatch.setenv("MY_KEY", KEY)
             assert client(server, key_from="MY_KEY").ask(questions(images[:1]))
 
@@ -212,7 +215,7 @@ class TestFailures:
             kept = len(AnswerStore(server.url, "tiny", tmp_path).refreshed())
             assert 11 <= kept <= 14
             assert "answered 503 (too many); " in str(caught.value)
-            assert f"{kept} of 40 requests are answered and kept" in str(caught.value)
+            assert f"{kept} answers of tiny there are kept" in str(caught.value)
             broken.clear()
             one = client(server, tmp_path)
             assert texts(one.ask(questions(images))) == [

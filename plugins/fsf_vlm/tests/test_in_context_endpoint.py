@@ -68,11 +68,17 @@ def nearest(body: dict[str, Any]) -> str:
     return labels[int(np.argmin(distances))]
 
 
-def run(url: str, data: Planted, *, offline: bool = False, **method: Any) -> Any:
+OF_RUNS = ("backbone", "offline", "sampler", "statistics", "tasks")
+
+
+def run(url: str, data: Planted, **given: Any) -> Any:
+    options = {"backbone": "pixels", "sampler": "fewstab", "tasks": 6} | {
+        name: given.pop(name) for name in OF_RUNS if name in given
+    }
     return fsf.run(
-        method={"name": "in-context-endpoint", "url": url, "model": "tiny", **method},
-        backbone="pixels", dataset=data, image_size=SIDE, sampler="fewstab", way=3, shot=1,
-        queries=2, tasks=6, offline=offline, progress=False,
+        method={"name": "in-context-endpoint", "url": url, "model": "tiny", **given},
+        dataset=data, image_size=SIDE, way=3, shot=1, queries=2, progress=False,
+        **{name: value for name, value in options.items() if value is not None},
     )  # fmt: skip
 
 
@@ -178,7 +184,9 @@ def test_interrupted_and_started_again_nothing_is_lost_or_asked_twice(
         assert 20 <= kept < 72
         broken.clear()
         resumed = run(server.url, data, attempts=2)
-        assert resumed.record.usage["requests"] == 72 - kept
+        usage = resumed.record.usage
+        assert (usage["requests"], usage["requests_now"]) == (72, 72 - kept)
+        assert usage["completion_tokens"] == undisturbed.record.usage["completion_tokens"]
         assert len(server.answered) == 72
         assert set(server.answered.values()) == {1}
         assert sum(server.attempts.values()) > 72, "some requests failed"
@@ -186,8 +194,37 @@ def test_interrupted_and_started_again_nothing_is_lost_or_asked_twice(
         assert np.array_equal(resumed.outcomes[arm].predictions, outcomes.predictions)
 
 
+def test_what_is_used_counts_the_answers_of_an_arm_of_another_run(data: Planted) -> None:
+    with ChatServer(nearest) as server:
+        first = run(server.url, data, prompt_price=2.0).record.usage
+        other = run(server.url, data, prompt_price=2.0, statistics=["acc"]).record.usage
+        sampled = run(server.url, data, prompt_price=2.0, sampler="random").record.usage
+    assert first == other
+    assert first["requests"] == first["requests_now"] == 72
+    assert sampled["requests"] == 36
+    assert sampled["requests_now"] == 0
+    assert sampled["cost"] == pytest.approx(2 * sampled["prompt_tokens"] / 1e6) != 0
+
+
+def test_where_no_answer_is_a_label_the_work_stops_before_more_are_paid_for(data: Planted) -> None:
+    with ChatServer(lambda body: "I cannot tell.") as server:
+        few = run(server.url, data, tasks=3)
+        assert few.record.usage["unreadable"] == few.record.usage["requests"] == 36
+        assert any("36 of 36 answers" in note for note in few.record.notes)
+        with pytest.raises(DataError, match=r"'I cannot tell\.'"):
+            run(server.url, data, tasks=100)
+        assert len(server.answered) < 36 + 100
+
+
+def test_pixels_is_the_usual_backbone_and_permuted_labels_are_noted(data: Planted) -> None:
+    with ChatServer(nearest) as server:
+        found = run(server.url, data, backbone=None, labels="permuted", tasks=1)
+    assert found.record.backbone.name == "pixels"
+    assert any("labels permuted" in note for note in found.record.notes)
+
+
 def test_offline_only_a_server_on_this_machine_is_asked(data: Planted) -> None:
-    with pytest.raises(DataError, match="have no kept answer"):
+    with pytest.raises(DataError, match="no answer of tiny is kept"):
         run("http://models.example/v1", data, offline=True)
 
 
@@ -259,6 +296,7 @@ def wait_for(log: Path, lines: int, process: Any) -> None:
     [
         ({"max_tokens": 0}, "max_tokens must be at least 1"),
         ({"labels": "words"}, "labels must be one of names, letters, permuted"),
+        ({"key_from": "NO_SUCH_KEY"}, "NO_SUCH_KEY is not set"),
         ({"concurrent": 0}, "concurrent must be at least 1"),
         ({"prompt_price": -1.0}, "prompt_price must be at least 0"),
         ({"url": "localhost"}, "url must be the address of an endpoint"),
