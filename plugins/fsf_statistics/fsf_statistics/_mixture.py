@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+from scipy import linalg, special
 
 from fsframework.values import FloatArray, IntArray
 
@@ -28,10 +28,13 @@ def principal_components(embeddings: FloatArray, count: int) -> FloatArray:
         count: at most; there are no more than dimensions that vary.
     """
     centred = embeddings - embeddings.mean(axis=0)
-    roots, axes = np.linalg.eigh(centred.T @ centred / len(centred))
-    kept = np.flatnonzero(roots > 1e-9 * max(float(roots[-1]), 1e-30))[::-1][:count]
-    found = centred @ axes[:, kept]
-    return np.asarray(found / np.sqrt(roots[-1]) if len(kept) else found)
+    wide = centred.shape[1] > len(centred)
+    gram = centred @ centred.T if wide else centred.T @ centred
+    least = max(0, len(gram) - count)
+    roots, axes = linalg.eigh(gram, subset_by_index=(least, len(gram) - 1))
+    kept = np.flatnonzero(roots > 1e-9 * max(float(roots[-1]), 1e-30))[::-1]
+    found = axes[:, kept] * np.sqrt(roots[kept]) if wide else centred @ axes[:, kept]
+    return np.asarray(found * np.sqrt(len(centred) / roots[-1]) if len(kept) else found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +105,8 @@ def _fitted(
 ) -> tuple[float, Mixture]:  # fmt: skip
     seen = np.hstack([z, one_hot * np.sqrt(weight), wrong[:, None] * np.sqrt(weight)])
     starts = _far_apart(seen, k, rng)
-    share = np.eye(k)[((seen[:, None] - seen[starts]) ** 2).sum(axis=2).argmin(axis=1)]
+    away = (seen[starts] ** 2).sum(axis=1) - 2 * seen @ seen[starts].T
+    share = np.eye(k)[away.argmin(axis=1)]
     last = -np.inf
     for _ in range(_ROUNDS):
         mixture = _mixture(z, one_hot, wrong, share, weight)

@@ -329,6 +329,8 @@ def _checked_embeddings(embeddings: FloatArray, pool: ImagePool) -> FloatArray:
             f"embeddings must be finite numbers ({len(pool):,}, D), a row per image, not "
             f"{found.shape}"
         )
+    if (found == found[:1]).all():
+        raise DataError("embeddings must differ between images; these are all equal")
     return found
 
 

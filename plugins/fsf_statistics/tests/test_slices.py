@@ -136,6 +136,17 @@ def test_too_little_to_look_at() -> None:
         slices(outcomes, pool=pool, embeddings=z, count=200)
     with pytest.raises(DataError, match=r"a row per image, not \(239, 6\)"):
         slices(outcomes, pool=pool, embeddings=z[1:])
+    with pytest.raises(DataError, match="these are all equal"):
+        slices(outcomes, pool=pool, embeddings=np.ones_like(z))
+
+
+def test_wide_embeddings_give_the_same_slices_as_their_narrow_equals() -> None:
+    """More dimensions than images, of which only as many vary as before."""
+    outcomes, pool, z, _ = world(in_fog=0.7)
+    turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(400, 6)))
+    one, other = (slices(outcomes, pool=pool, embeddings=e, count=12) for e in (z, z @ turn.T))
+    reported = [{key for row in found.rows for key in row.images} for found in (one, other)]
+    assert len(reported[0] & reported[1]) > 0.9 * len(reported[0] | reported[1]) > 0
 
 
 def test_a_run_is_embedded_by_its_own_model(run: fsf.Run) -> None:
