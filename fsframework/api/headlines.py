@@ -167,22 +167,20 @@ def limits_told(
 ) -> Iterator[str]:
     """Yield which rows of columns are near guessing or below it, each once per arm, control first.
 
-    The last column of an arm speaks for a row. What is near guessing in the tested arm is not said
-    of rows whose gap says nothing anyway. What only an interval leaves possible is said as such.
+    The last column of an arm speaks for a row. Nothing is said of the tested arm of rows whose gap
+    says nothing anyway. What only an interval leaves possible is said as such.
     """
-    known: set[str] = set()
+    told: set[str] = set()
     for arm in arms:
-        told: set[str] = set()
         for head, own in list(columns.items())[::-1]:
             of_arm = {k: e for k, e in own.items() if e.arms == (arm,) and k not in told}
             below = [k for k, e in of_arm.items() if e.below_guessing]
-            near = [k for k, e in of_arm.items() if e.near_guessing and k not in {*below, *known}]
+            near = [k for k, e in of_arm.items() if e.near_guessing and k not in below]
             sure = [k for k in near if replace(own[k], low=nan, high=nan).near_guessing]
             told |= {*below, *near}
-            misled = f"the hint misleads {'it' if len(below) == 1 else 'them'}"
             nothing = "a drop would say nothing, and nothing can be read from the gap"
             for where, rows, limit in (
-                ("is below", below, misled),
+                ("is below", below, f"the hint misleads {'it' if len(below) == 1 else 'them'}"),
                 ("is near", sure, "little is left to lose, so the gap cannot grow further"),
                 ("may be near", [k for k in near if k not in sure], "little may be left to lose"),
             ):
@@ -191,7 +189,6 @@ def limits_told(
                     first = own[rows[0]]
                     gives = f"what guessing gives ({_shown(first, first.guessing)})"
                     yield f"{head} of {names(rows)} {where} {gives}: {limit}."
-        known |= told
 
 
 def _shown(one: Estimate, value: float | None) -> str:

@@ -216,7 +216,7 @@ def _curves(record: RunRecord) -> Iterator[str]:
 
 def _training(record: RunRecord) -> str:
     history, stages = record.training.history, record.stages
-    data = " and ".join(record.data.pretrained_on)
+    data = " and ".join(record.data.pretrained_on).replace("unknown", "data that are not stated")
     pretrained = f"weights pretrained on {data}" if data else ""
     if not history:
         sources = [f"weights from {stage.init_from}" for stage in stages if stage.init_from]

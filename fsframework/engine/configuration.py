@@ -19,6 +19,7 @@ from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, plain, resolve_component, resolve_settings
 from fsframework.engine.lineage import size_of
+from fsframework.engine.names import check_choice
 from fsframework.engine.options import ARGUMENTS, GROUPED, SEEDS, Settings, check_keys, written_out
 from fsframework.engine.recipes import Recipe
 from fsframework.engine.stages import Stage
@@ -287,6 +288,7 @@ def _settings(tree: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
     if "seed" in tree:
         own = {**dict.fromkeys(SEEDS, tree["seed"]), **own}
     found, origins = resolve_settings(Settings, own, "settings")
+    check_choice(found.class_names)
     places = {name: getattr(found, name) for name in ("model", "task_file")}
     placed = {name: packaged(place) for name, place in places.items() if place is not None}
     return dataclasses.replace(found, **placed), origins

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fsframework.interfaces.backbone import Backbone
     from fsframework.interfaces.method import FewShotMethod
 
-__all__ = ["demand_text", "names_note", "told_names"]
+__all__ = ["check_choice", "demand_text", "names_note", "told_names"]
 
 _CHOICES = ("own", "shuffled", "random")
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
@@ -27,30 +27,39 @@ _LENGTH = 4
 def demand_text(
     method: FewShotMethod, backbone: Backbone, called: tuple[str, str], choice: str = "own"
 ) -> None:
-    """Check that a backbone reads text where a method has the names of classes read by it.
+    """Check that a backbone reads text where a method needs that.
 
     Args:
         called: how messages name the two.
-        choice: of the names.
+        choice: of the names of classes.
 
     Raises:
-        OptionError: it reads none; or names are chosen, but the method sees none; or the choice is
-            none of those known.
+        OptionError: it reads none; or names are chosen, but the method sees none.
     """
-    if choice not in _CHOICES and not choice.endswith(".csv"):
+    if not method.needs_class_names and choice != "own":
+        raise OptionError(
+            f"{argument('class_names', choice)} does nothing: {called[0]} never sees a class name"
+        )
+    if method.needs_text and not backbone.reads_text:
+        raise OptionError(
+            f"{called[0]} needs a backbone that reads text, and {called[1]} reads none; use one "
+            f"that does, such as {argument('backbone', 'clip:MODEL')}"
+        )
+
+
+def check_choice(choice: str) -> None:
+    """Check the choice of class names before any data are opened.
+
+    Raises:
+        OptionError: it is none of those known.
+        DataError: it is a file that cannot be read, or a row of it is wrong whatever the data.
+    """
+    if choice.endswith(".csv"):
+        _read(Path(choice), None)
+    elif choice not in _CHOICES:
         raise OptionError(
             f"{argument('class_names', choice)}{close_matches(choice, _CHOICES)}: must be "
             f"{', '.join(_CHOICES)} or a CSV file with the columns class and name"
-        )
-    if not method.needs_class_names and choice != "own":
-        raise OptionError(
-            f"{argument('class_names', choice)} changes nothing, because {called[0]} never sees a "
-            "class name; leave it out"
-        )
-    if method.needs_class_names and not (method.embeds_names or backbone.reads_text):
-        raise OptionError(
-            f"{called[0]} needs a backbone that reads class names, and {called[1]} reads no text; "
-            f"use one that does, such as {argument('backbone', 'clip:MODEL')}"
         )
 
 
@@ -99,14 +108,10 @@ def told_names(
     return tuple(found.get(name, name) for name in own)
 
 
-def names_note(settings: Settings) -> tuple[str, ...]:
+def names_note(choice: str) -> tuple[str, ...]:
     """Return what a reader of the numbers must know about the names, if they are not the own."""
-    choice = settings.class_names
-    what = {
-        "shuffled": "each class by the name of another",
-        "random": "classes by random syllables",
-    }
-    told = f"the method was told {what.get(choice, 'the class names of a file')}"
+    what = {"shuffled": "the name of another class", "random": "random syllables"}
+    told = f"the method was told {what.get(choice, 'the name in a file')} for each class"
     return () if choice == "own" else (f"{told} ({argument('class_names', choice)})",)
 
 

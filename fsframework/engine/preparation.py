@@ -146,7 +146,7 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     """
     settings, method = experiment.settings, experiment.method.create()
     device = resolve_device(settings.device)
-    if settings.class_names != "own" or method.needs_class_names:
+    if settings.class_names != "own" or method.needs_text:
         called = experiment.method.called, experiment.backbone.called
         demand_text(method, experiment.backbone.create(), called, settings.class_names)
     if settings.tensorboard:
@@ -175,7 +175,7 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     names: tuple[str, ...] = ()
     if method.needs_class_names:
         names = told_names(pool, settings, dataset.class_names)
-        notes += names_note(settings)
+        notes += names_note(settings.class_names)
     notes += (
         *found.notes,
         *_task_notes(arms, pool, placebo=settings.placebo),

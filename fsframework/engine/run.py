@@ -468,10 +468,10 @@ def _undeclared(prepared: Prepared, model: FewShotModel) -> Iterator[str]:
 
 
 def _weight_notes(data: DataRecord) -> Iterator[str]:
-    """Yield where the pretrained weights came from, if there are any."""
+    """Yield where pretrained weights came from: the first two facts; the record has all."""
     if data.weights_from:
-        source = ", ".join(f"{word} {value}" for word, value in data.weights_from.items())
-        yield f"the backbone's pretrained weights: {source}"
+        told = [f"{k} {v}" for k, v in data.weights_from.items() if not v.startswith("sha256:")]
+        yield f"the backbone's pretrained weights: {', '.join(told[:2])}"
 
 
 def _reuse_notes(experiment: Experiment) -> Iterator[str]:
@@ -541,8 +541,9 @@ def _outcome_notes(
 ) -> Iterator[str]:
     """Yield what is noted of outcomes, and warnings about intervals that they cannot support."""
     interval = record.settings["interval"]
-    if unknown := [name for name, one in record.estimates.items() if isnan(one.low)]:
-        yield f"no interval of {', '.join(unknown)}: the value is the same in every task"
+    if unknown := [e for e in record.estimates.values() if isnan(e.low)]:
+        named = ", ".join(record.label(one).partition(" = ")[0] for one in unknown)
+        yield f"no interval of {named}: the value is the same in every task"
     for arm, answered in outcomes.items():
         few = bootstrap_of_few(interval, len(answered))
         for told in filter(None, (*answered.notes, saturation(answered), few)):

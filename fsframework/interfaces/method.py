@@ -202,9 +202,13 @@ class FewShotMethod(Configurable, nn.Module, ABC, kind="method"):
         return items
 
     @property
-    def embeds_names(self) -> bool:
-        """Whether ``embed_names`` is its own, so that the backbone needs no text tower."""
-        return type(self).embed_names is not FewShotMethod.embed_names
+    def needs_text(self) -> bool:
+        """Whether it needs a backbone that reads text; others are refused before any work.
+
+        By default, if it needs class names and does not embed them itself. What embeds words by the
+        text tower, or names after it has filled them into templates, says ``needs_text = True``.
+        """
+        return self.needs_class_names and type(self).embed_names is FewShotMethod.embed_names
 
     def embed_names(self, names: Sequence[str]) -> Tensor:
         """Map the names of n classes to ``(n, *E)``; by default by the backbone's text tower.

@@ -90,9 +90,9 @@ class MethodWrapper(FewShotMethod):
         return self.base.embed(items)
 
     @property
-    def embeds_names(self) -> bool:
-        """Whether ``embed_names`` is its own or the base's."""
-        return type(self).embed_names is not MethodWrapper.embed_names or self.base.embeds_names
+    def needs_text(self) -> bool:
+        """Whether the base needs a backbone that reads text."""
+        return self.base.needs_text
 
     def embed_names(self, names: Sequence[str]) -> Tensor:
         """Embed the names of classes as the base does."""

@@ -123,10 +123,14 @@ class Estimate:
 
     @property
     def below_guessing(self) -> bool:
-        """Whether its whole interval is worse than guessing, so that something misleads."""
+        """Whether its whole interval is worse than guessing, so that something misleads.
+
+        Without an interval, whether its value is.
+        """
         if self.guessing is None:
             return False
-        return self.high < self.guessing if self.higher_is_better else self.low > self.guessing
+        low, high = (self.value if math.isnan(end) else end for end in (self.low, self.high))
+        return high < self.guessing if self.higher_is_better else low > self.guessing
 
     @property
     def half_width(self) -> float:

@@ -239,7 +239,7 @@ def test_equal_tasks_have_no_interval_and_the_run_says_so(fsf_: Fsf) -> None:
     )  # fmt: skip
     told = {name: str(one) for name, one in run.estimates.items()}
     assert told == dict.fromkeys(("acc-random", "wacc-random"), "100.0 % (no interval)")
-    assert any("no interval of acc-random, wacc-random" in note for note in run.record.notes)
+    assert any("no interval of Acc, wAcc" in note for note in run.record.notes)
     shown = fsf_("runs", "show", run.name)
     assert shown.returncode == 0
     assert "± 0.0" not in shown.stdout

@@ -183,6 +183,14 @@ def test_options_that_are_not_allowed(
     no_runs(tmp_path)
 
 
+@pytest.mark.parametrize("names", ["shufled", "absent.csv", "headless.csv"])
+def test_class_names_are_checked_with_the_other_options(
+    fsf: Fsf, tmp_path: Path, names: str
+) -> None:
+    (tmp_path / "headless.csv").write_text("label,text\na,b\n")
+    refused(fsf("run", "--class-names", names, "--dry-run"), names)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files as Linux does")
 def test_a_full_disk(tmp_path: Path) -> None:
     """A limit on the size of files stands for a disk that is full."""

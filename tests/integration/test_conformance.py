@@ -155,6 +155,9 @@ def test_show_tells_options_and_facts(fsf: Fsf) -> None:
     options = {o["option"]: o for o in told["options"]}
     assert options["method.temperature"]["default"] == 0.2
     assert told["facts"]["consumes"] == "maps"
+    assert not {"carried", "views", "n_way"} & {*told["facts"]}
+    wrapper = json.loads(fsf("plugins", "show", "group-dro", "--json").stdout)
+    assert wrapper["facts"] == {"argument": "base", "needs_words": True}
     shown = fsf("plugins", "show", "renet").stdout
     assert "method.temperature_attn" in shown
     assert "Relational" in shown

@@ -31,6 +31,7 @@ class Named(FewShotMethod):
     learns_from = "nothing"
     weightless = True
     needs_class_names = True
+    needs_text = True
 
     def __init__(self, *, logit_scale: float | None = None) -> None:
         super().__init__()
@@ -68,11 +69,6 @@ class Named(FewShotMethod):
     @abstractmethod
     def _logits(self, support: Tensor, query: Tensor, names: Tensor) -> Tensor:
         """Return logits of items that are float32 or float64 and not normalised."""
-
-    @property
-    def embeds_names(self) -> bool:
-        """False: the backbone must read text, although prompts are made of the names first."""
-        return False
 
     @property
     def _scale(self) -> Tensor | float:

@@ -63,5 +63,5 @@ def test_methods_of_images_alone_run_on_the_same_backbone(shared_cache: Path) ->
 
 
 def test_a_backbone_without_a_text_tower_is_refused(shared_cache: Path) -> None:
-    with pytest.raises(FsfError, match="clap needs a backbone that reads class names"):
+    with pytest.raises(FsfError, match="clap needs a backbone that reads text"):
         run("clap", backbone="conv64f")

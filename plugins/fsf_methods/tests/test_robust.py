@@ -320,8 +320,12 @@ class Named(FewShotMethod):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Balanced(base=NCC()), "base must be a method that learns, but NCC does not"),
-        (lambda: GroupDRO(base=Named()), "base must have a classifier of the base classes or"),
+        (lambda: Balanced(base=NCC()), "base must be a method that learns, as protonet"),
+        (lambda: JTT(base=NCC()), "base must learn from batches by a classifier of the base"),
+        (
+            lambda: GroupDRO(base=Named()),
+            "base must have a classifier of the base classes, as baseline",
+        ),
         (lambda: JTT(base=ProtoNet()), "base must learn from batches by a classifier"),
         (lambda: JTT(base=Baseline(), lambda_up=0.5), "lambda_up must be at least 1, got 0.5"),
         (lambda: Balanced(base=Baseline(), n_words=0), "n_words must be at least 1"),

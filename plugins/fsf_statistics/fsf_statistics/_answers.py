@@ -107,11 +107,10 @@ def _of_one(main: Column, columns: Sequence[Column]) -> str:
     name = main.name(label)
     if not main.measure.is_gap:
         return f"{name} has {main.label} {value}."
-    of_arms = [column.values[label] for column in arms_of(main, columns)]
-    said = loss_told(name, main.statistic, value, of_arms)
     if near_guessing(columns):
-        return f"{name} is near guessing, so its gap says nothing. {said}"
-    return said
+        return f"{name} is near guessing, so its gap says nothing."
+    of_arms = [column.values[label] for column in arms_of(main, columns)]
+    return loss_told(name, main.statistic, value, of_arms)
 
 
 def _every(column: Column) -> str:

@@ -202,6 +202,15 @@ def test_what_is_near_guessing_in_the_tested_arm_alone_has_a_gap_that_says_much(
     assert limit.startswith(f"wAcc-A of misled is {said}")
 
 
+def test_where_the_control_arm_is_below_guessing_the_gap_and_the_tested_arm_say_nothing() -> None:
+    lost = result("lost", {"random": [4] * 8, "biased": [4, 4, 4, 4, 4, 4, 4, 3]})
+    [limit] = (one for one in told(lost).limits if "wAcc" in one)
+    assert limit.startswith("wAcc-R of lost is below what guessing gives (")
+    assert limit.endswith("nothing can be read from the gap.")
+    assert len(told(lost).sentences) == 1
+    assert "loses" not in told(lost).sentences[0]
+
+
 def test_methods_near_guessing_are_not_ranked_among_others() -> None:
     poor = result("poor", {"random": [2, 3, 3, 2, 3, 3, 2, 3], "biased": [3] * 8})
     good = result("good", {"random": STEADY, "biased": [2] * 8})

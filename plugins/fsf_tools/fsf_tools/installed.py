@@ -113,8 +113,9 @@ def _command_told(registry: Registry, plugin: Plugin, command: Any) -> dict[str,
 def _facts(cls: type[Any]) -> dict[str, Any]:
     """Return the declarations of a class that its interfaces know, with their values.
 
-    An option may change some of them for an instance. Those of every kind of component are returned
-    only where the class sets them.
+    An option may change some of them for an instance. What is empty, or is computed for an
+    instance, is left out. Those of every kind of component, and those that a wrapper has from its
+    base, are returned only where the class sets them.
     """
     interfaces = [c for c in cls.__mro__ if ".interfaces" in c.__module__]
     facts = {
@@ -123,8 +124,17 @@ def _facts(cls: type[Any]) -> dict[str, Any]:
         for name in inspect.get_annotations(interface)
         if name in vars(interface) and not name.startswith("_")
     }
-    usual = vars(Configurable)
-    return {n: _json(v) for n, v in facts.items() if n not in usual or v != usual[n]}
+    from fsframework.interfaces import MethodWrapper  # late: it needs PyTorch
+
+    usual, wraps = vars(Configurable), issubclass(cls, MethodWrapper)
+    own = {name for c in cls.__mro__ if c not in interfaces for name in vars(c)}
+    return {
+        name: _json(value)
+        for name, value in facts.items()
+        if not isinstance(value, property)
+        and (value or isinstance(value, (int, float)))
+        and (value != usual[name] if name in usual else name in own or not wraps)
+    }
 
 
 def _json(value: Any) -> Any:

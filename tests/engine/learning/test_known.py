@@ -14,7 +14,14 @@ from torch import Tensor
 
 import fsframework as fsf
 from fsframework.errors import DataError, FsfError, OptionError
-from fsframework.interfaces import Backbone, Batch, FewShotMethod, Known, Preprocessing
+from fsframework.interfaces import (
+    Backbone,
+    Batch,
+    FewShotMethod,
+    Known,
+    MethodWrapper,
+    Preprocessing,
+)
 from fsframework.values import UInt8Array
 from tests.toys import Blobs, Prototypes, TinyBackbone, run
 
@@ -96,6 +103,16 @@ class ByWord(FewShotMethod):
         return odd[:, None].expand(-1, query.shape[1], -1)
 
 
+class ByText(ByWord):
+    """Has the text tower read words."""
+
+    needs_text = True
+
+
+class Around(MethodWrapper):
+    """Does as its base does."""
+
+
 TOLD = {"backbone": Reader, "method": ByName, "tasks": 20}
 
 
@@ -172,7 +189,9 @@ def test_a_wrong_file_of_names_is_refused(text: str | None, said: str, tmp_path:
     [
         ({"method": Prototypes, "class_names": "random"}, r"class_names.*never sees a class name"),
         ({"class_names": "shufled"}, r"'shufled'.*did you mean 'shuffled'"),
-        ({"backbone": TinyBackbone}, r"by-name needs.*tiny-backbone reads no text.*clip:MODEL"),
+        ({"backbone": TinyBackbone}, r"by-name needs.*tiny-backbone reads none.*clip:MODEL"),
+        ({"backbone": TinyBackbone, "method": ByText}, r"by-text needs.*tiny-backbone.*clip:MODEL"),
+        ({"backbone": TinyBackbone, "method": Around(base=ByText())}, r"around:by-text needs"),
     ],
 )
 def test_what_cannot_be_told_is_refused_before_anything_is_read(
@@ -303,5 +322,5 @@ def test_a_model_outside_of_runs_is_told_names(monkeypatch: pytest.MonkeyPatch) 
     for refused in (model, by_word):
         with pytest.raises(OptionError, match="needs the"):
             refused.scores(images, [0, 1, 2], images)
-    with pytest.raises(OptionError, match="reads no text"):
+    with pytest.raises(OptionError, match="reads text, and .* reads none"):
         fsf.model(ByName, backbone=TinyBackbone, device="cpu")

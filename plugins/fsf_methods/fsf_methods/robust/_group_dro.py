@@ -77,8 +77,8 @@ class GroupDRO(MethodWrapper):
         need_labels(base)
         if base.learns_from == "batches" and not has_class_logits(base):
             raise OptionError(
-                "base must have a classifier of the base classes or learn from episodes, but "
-                f"{type(base).__name__} does not"
+                "base must have a classifier of the base classes, as baseline has, or learn from "
+                f"episodes, but {type(base).__name__} does not"
             )
         check_above(0, eta=eta)
         check_at_least(0, adjustment=adjustment)

@@ -124,7 +124,9 @@ def need_labels(base: FewShotMethod) -> None:
     """
     name = type(base).__name__
     if base.learns_from == "nothing":
-        raise OptionError(f"base must be a method that learns, but {name} does not")
+        raise OptionError(
+            f"base must be a method that learns, as protonet does, but {name} does not"
+        )
     if base.views is not None or not base.uses_labels:
         raise OptionError(
             f"base must learn from labels, without views of the images, but {name} does not"

@@ -53,12 +53,12 @@ class JTT(MethodWrapper):
 
     def __init__(self, *, base: FewShotMethod, lambda_up: float = 20.0) -> None:
         super().__init__(base=base)
-        need_labels(base)
         if base.learns_from == "episodes" or not has_class_logits(base):
             raise OptionError(
-                "base must learn from batches by a classifier of the base classes, but "
-                f"{type(base).__name__} does not"
+                "base must learn from batches by a classifier of the base classes, as baseline "
+                f"does, but {type(base).__name__} does not"
             )
+        need_labels(base)
         check_at_least(1, lambda_up=lambda_up)
         self.lambda_up = lambda_up
 

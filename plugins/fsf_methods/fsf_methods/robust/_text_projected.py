@@ -46,6 +46,7 @@ class TextProjected(MethodWrapper):
     """
 
     needs_words = True
+    needs_text = True
 
     def __init__(
         self, *, base: FewShotMethod, template: str = "a photo of {}", ridge: float = 0.01
