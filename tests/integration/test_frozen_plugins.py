@@ -88,7 +88,8 @@ def test_a_run_a_report_a_figure_a_table_and_a_command_use_them(
     assert told["arms"] == ["one", "other"]
     assert {"best-class-one", "best-class-other", "best-class-gap"} <= set(told["estimates"])
     assert json.loads(fsf("tally", "--json").stdout) == {"finished": 1}
-    page = fsf_reports.report(told["folder"], "report.html", sections=["counted"], writer="plain")
+    output = tmp_path / "report.html"
+    page = fsf_reports.report(told["folder"], output, sections=["counted"], writer="plain")
     assert "1 finished runs were counted." in page.html
     figure = fsf_reports.figure("arms", [told["folder"]], statistic="best-class")
     drawn = json.loads(fsf_reports.save_figure(figure, tmp_path / "arms.declared").read_text())
