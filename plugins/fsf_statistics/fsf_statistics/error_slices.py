@@ -550,9 +550,7 @@ def _row(  # noqa: PLR0913 - all that a row tells
     arm, closed, n_tasks = scope
     estimate = Estimate(
         "excess",
-        value,
-        value - float(half),
-        value + float(half),
+        *np.clip((value, value - half, value + half), -1, 1).tolist(),  # a difference of shares
         options.level,
         closed,
         False,

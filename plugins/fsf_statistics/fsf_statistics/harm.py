@@ -264,9 +264,11 @@ def harmful_pairs(
 
     1. All words of a class are estimated together by least squares, so that a word is not blamed
        for another that it often comes with. Standard errors are robust, over tasks (tied) or images
-       (present): an image that is asked often is still one image. Words that cannot be told apart
-       are one group (``inseparable``); where every image has one of several words, each is compared
-       with those in its place.
+       (present): an image that is asked often is still one image. They are never smaller than
+       those of independent answers, and classes with too few answers for their number of words are
+       left out, as the notes say. Words that cannot be told apart are one group
+       (``inseparable``); where every image has one of several words, each is compared with those
+       in its place.
     2. What a pair costs is estimated given all pairs of the question (adaptive shrinkage), with a
        prior that has a point mass at zero. ``estimate`` and its interval are those of this
        distribution; ``with_word`` is what was observed, ``without`` that plus the cost before
@@ -376,16 +378,18 @@ def _judged(
     rows: list[PairRow] = []
     p_any: dict[Question, float] = {}
     away: dict[str, Estimate] = {}
+    scarce: dict[Question, int] = {}
     for one in asked:
         designs = _tied(outcomes, pool) if one == "tied" else [_present(outcomes, pool)]
         judged = [design.judged(limits) for design in designs]
         rows += [row for found, _ in judged for row in found]
         p_any[one] = min([1.0, *(len(judged) * p for _, p in judged)])
+        scarce[one] = sum(of.scarce for design in designs for of in design.classes)
         away |= {
             arm: of for design in designs for arm, of in design.drawn_away(limits.level).items()
         }
     rows.sort(key=lambda row: (-row.harmful, -row.estimate.value, row.names, row.question))
-    notes = _notes(rows, outcomes, (p_any, away), limits)
+    notes = _notes(rows, outcomes, (p_any, away, scarce), limits)
     return HarmfulPairs(tuple(rows), tuple(asked), p_any, away, notes)
 
 
@@ -424,6 +428,7 @@ class _Class:
         found: the effects.
         accuracy: float ``(k,)``, with the word; ``counts`` int ``(k, 3)``: tasks, queries, images.
         away: how much more often its queries are answered as a class tied to a word of theirs.
+        scarce: pairs that are left out, since there are too few answers for the class's words.
     """
 
     name: str
@@ -432,10 +437,13 @@ class _Class:
     accuracy: FloatArray
     counts: IntArray
     away: float = np.nan
+    scarce: int = 0
 
-    def only(self, kept: BoolArray) -> Self:
-        """Return the effects that are kept and can be estimated."""
+    def only(self, kept: BoolArray, enough: bool) -> Self:
+        """Return the effects that are kept and can be estimated, none without enough answers."""
         kept = kept & np.isfinite(self.found.value)
+        scarce = 0 if enough else int(kept.sum())
+        kept = kept & enough
         words = [words for words, one in zip(self.words, kept, strict=True) if one]
         return type(self)(
             self.name,
@@ -444,6 +452,7 @@ class _Class:
             self.accuracy[kept],
             self.counts[kept],
             self.away,
+            scarce,
         )
 
     @property
@@ -526,15 +535,17 @@ class _Design:
 
     def _errors(self, n_queries: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return the standard error of each effect and its degrees of freedom."""
-        variance, freedom, expected = (
+        variance, freedom, independent, expected = (
             np.concatenate([np.empty(0), *parts])
             for parts in (
                 [one.found.variance for one in self.classes],
                 [one.found.freedom for one in self.classes],
+                [one.found.independent for one in self.classes],
                 [one.expected for one in self.classes],
             )
         )
         variance, freedom = moderated(variance, freedom, expected)
+        variance = np.maximum(variance, independent)
         # Where all answers are alike, no less than one more answer could change.
         return np.maximum(np.sqrt(variance), 0.5 / np.maximum(n_queries, 1)), freedom
 
@@ -547,11 +558,12 @@ class _Design:
         level: float,
     ) -> Estimate:
         n_tasks, n_images = int(size[0]), int(size[-1])
+        mean, low, high = np.clip((mean, *interval), -1, 1).tolist()  # differences of shares
         return Estimate(
             name,
-            float(mean),
-            float(interval[0]),
-            float(interval[1]),
+            mean,
+            low,
+            high,
             level,
             "closed" if self.closed else "open",
             False,
@@ -610,9 +622,11 @@ def _tied_of_class(answers: ClassAnswers, pool: ImagePool) -> list[_Class]:
     names = [words.names(np.flatnonzero(key == one)) for one in keys]
     accuracy = np.bincount(own, answers.right[tied], minlength=len(keys)) / n_queries
     rows, name = rows_of_tied(answers, words, number), pool.class_names[answers.label]
+    fits = rows.fitted()
+    enough = all(found.enough for found in fits)  # the same pairs in both
     return [
-        _Class(name, names, found, accuracy, counts, drawn_away(rows, found)).only(kept)
-        for found in rows.fitted()
+        _Class(name, names, found, accuracy, counts, drawn_away(rows, found)).only(kept, enough)
+        for found in fits
     ]
 
 
@@ -632,13 +646,14 @@ def _present_of_class(answers: ClassAnswers, pool: ImagePool) -> _Class:
     n_queries = words.having.sum(axis=0)
     n_tasks = distinct(own, answers.task[query], n_groups)
     counts = np.stack([n_tasks, n_queries, distinct(own, answers.shown[query], n_groups)], axis=1)
+    found = rows_of_present(answers, words).fitted()[0]
     return _Class(
         pool.class_names[answers.label],
         [words.names(np.flatnonzero(words.group == one)) for one in range(n_groups)],
-        rows_of_present(answers, words).fitted()[0],
+        found,
         words.having.T @ answers.right / np.maximum(n_queries, 1),
         counts,
-    ).only(np.ones(n_groups, bool))
+    ).only(np.ones(n_groups, bool), found.enough)
 
 
 def _uniform(outcomes: ArmOutcomes) -> list[str]:
@@ -648,16 +663,22 @@ def _uniform(outcomes: ArmOutcomes) -> list[str]:
 def _notes(
     rows: Sequence[PairRow],
     outcomes: ArmOutcomes,
-    found: tuple[Mapping[Question, float], Mapping[str, Estimate]],
+    found: tuple[Mapping[Question, float], Mapping[str, Estimate], Mapping[Question, int]],
     limits: _Limits,
 ) -> tuple[str, ...]:
-    p_any, away = found
+    p_any, away, scarce = found
     counted = {one: sum(row.question == one for row in rows) for one in p_any}
     how = {"tied": "tied to the class in the support", "present": "present in a query"}
     looked = " and ".join(f"{counted[one]:,} with the word {how[one]}" for one in p_any)
     notes = [
         f"pairs looked at: {looked}; those reported cost at least {100 * limits.least:g} points, "
         f"and at most {100 * limits.wrong:g} % of those of a question are expected to be harmless"
+    ]
+    notes += [
+        f"pairs left out with the word {how[one]}: {count:,}, of classes with too few answers or "
+        f"{'tasks' if one == 'tied' else 'images'} for their number of words; draw more tasks"
+        for one, count in scarce.items()
+        if count
     ]
     notes += [
         f"no pair is reported with the word {how[one]}: that no word hurts any class has "
@@ -671,7 +692,7 @@ def _notes(
         "this is not part of what tied words cost their own class"
         for arm, one in away.items()
     ]
-    if counted.get("tied") == 0:
+    if counted.get("tied") == 0 and not scarce["tied"]:
         notes.append("no class is tied to the same word in enough tasks to say what that costs")
     if any(tasks.placebo for tasks in outcomes.arms.values()):
         notes.append("this is a placebo: words are those of other images of the class")

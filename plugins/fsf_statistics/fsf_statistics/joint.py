@@ -19,6 +19,9 @@ correlated by more than 0.95 cannot be told apart."""
 _ALIKE = 0.3
 """Two words whose estimates share this much are one group."""
 
+_FEWEST_ANSWERS, _FEWEST_UNITS = 20, 5
+"""Answers, and units of information, that a fit must leave over for its errors to be known."""
+
 _MOST_LEVERAGE = 0.9
 _LEAST_RIDGE = 1e-8
 
@@ -30,15 +33,20 @@ class Effects:
     Args:
         value: NaN where it cannot be estimated.
         variance: robust; ``freedom`` its degrees of freedom.
+        independent: variance if answers did not depend on each other.
         reach: variance of the estimate, in units of the variance of one unit's values.
         others: float ``(m,)``, what the other columns cost.
+        enough: whether the answers and units that the fit does not use up tell how much answers
+            vary.
     """
 
     value: FloatArray
     variance: FloatArray
     freedom: FloatArray
+    independent: FloatArray
     reach: FloatArray
     others: FloatArray
+    enough: bool
 
     def only(self, kept: BoolArray) -> Self:
         """Return some of the effects."""
@@ -46,8 +54,10 @@ class Effects:
             self.value[kept],
             self.variance[kept],
             self.freedom[kept],
+            self.independent[kept],
             self.reach[kept],
             self.others,
+            self.enough,
         )
 
 
@@ -159,13 +169,21 @@ class _System:
         own = ((units @ scores) ** 2 / free).sum(axis=0)
         shared = [((of @ scores) ** 2).sum(axis=0) for of in (groups, _indicator(rows.answer))]
         reach = (units @ influence) ** 2
+        answers = _indicator(rows.answer)
+        n_answers, n_units = answers.shape[0], units.shape[0]
+        explained = np.einsum("ij,ji->", whole, gram) - whole.diagonal()[:m] @ rows.penalty
+        beyond = n_answers - np.bincount(rows.level) @ weight - explained
+        usual = ((answers @ rest) ** 2).sum() / max(beyond, 1.0)
+        each = answers @ influence * (n_answers / len(rest))
         spread = np.maximum((reach**2 / free).sum(axis=0), np.finfo(float).tiny)
         return Effects(
             np.where(known > 0, effects / share, np.nan),
             np.maximum(own, own + shared[0] - shared[1]),
             np.maximum(reach.sum(axis=0) ** 2 / spread, 1.0),
+            usual * (each**2).sum(axis=0),
             reach.sum(axis=0),
             others,
+            bool(beyond >= _FEWEST_ANSWERS and n_units - known.sum() >= _FEWEST_UNITS),
         )
 
 

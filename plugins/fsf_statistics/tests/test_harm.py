@@ -232,6 +232,32 @@ def test_nothing_is_reported_where_no_word_hurts() -> None:
     assert reported < 7
 
 
+@pytest.mark.parametrize(("n_tasks", "n_queries"), [(20, 2), (30, 5), (60, 2)])
+def test_few_answers_by_guessing_show_nothing(n_tasks: int, n_queries: int) -> None:
+    shown, tested = 0, []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        part = slice((20 * seed) % 240, (20 * seed) % 240 + n_tasks)
+        arms = Arms(
+            {
+                arm: dataclasses.replace(tasks[part], query=tasks[part].query[..., :n_queries])
+                for arm, tasks in ARMS.items()
+            },
+            ARMS.contrast,
+        )
+        guessed = {
+            arm: Outcomes.of(tasks, rng.integers(0, 3, tasks.query.shape))
+            for arm, tasks in arms.items()
+        }
+        found = harmful_pairs(ArmOutcomes(guessed, arms), pool=POOL)
+        shown += len(found) > 0
+        tested += found.tested
+    # 5 % of 12 reports are 0.6; 2 or more have a chance of 12 %, but not with these seeds.
+    assert shown < 2
+    assert all(-1 <= row.estimate.low <= row.estimate.high <= 1 for row in tested)
+    assert tested or n_tasks < 30
+
+
 def test_each_question_is_judged_alone() -> None:
     both = harmful_pairs(HARM, pool=POOL)
     for question in ("tied", "present"):
