@@ -112,7 +112,7 @@ class Registry:
             names = sorted({*self.names(kind), *also})
             hint = close_matches(name, names)
             # A longer list hides the rest of the message.
-            names = names if len(names) <= 40 else [f"see fsf plugins list --kind {kind}"]
+            names = names if len(names) <= 40 else ["see fsf plugins list"]
             known = ", ".join(names) or 'none installed; pip install "fsframework[main]" or "[all]"'
             if kind == "dataset" and Path(name).exists():
                 hint = f" (did you mean {'folder' if Path(name).is_dir() else 'csv'}:{name}?)"
