@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -12,9 +13,12 @@ WRONG: dict[str, dict[str, Any]] = {
 }
 
 
-def hashed(count: int = 97) -> int:
-    """Return a number that differs from process to process."""
-    return hash("a text") % count
+def hashed() -> int:
+    """Return a number below 97 that the hash seed decides, and another in a fresh process.
+
+    Hashes themselves, modulo 97, are equal in two processes once in 97 pairs.
+    """
+    return int(os.environ.get("PYTHONHASHSEED", "0").replace("random", "0")) % 97
 
 
 def changed(sound: type, **attributes: Any) -> type:
