@@ -304,7 +304,7 @@ def _robustness(results: Results, wanted: Wanted) -> FigureDeclaration:
         "effective robustness (points)",
         tuple(panels),
         mark="whiskers",
-        notes=_notes(results, seen, "Methods that share a letter cannot be told apart.", *said),
+        notes=_notes(results, seen, fsf_statistics.letters_told(seen), *said),
     )
 
 

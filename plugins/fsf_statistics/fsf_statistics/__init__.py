@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fsf_statistics.accuracies import Reading, read_accuracies
     from fsf_statistics.bias_words import KeywordRow, Keywords, keywords
     from fsf_statistics.breakdowns import Breakdown, breakdown
-    from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare
+    from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare, letters_told
     from fsf_statistics.equal_tasks import labelled, labels_of, measures_named
     from fsf_statistics.error_slices import SliceRow, Slices, kept_slices, slices
     from fsf_statistics.given import finished_of, results_of
@@ -93,6 +93,7 @@ __all__ = [
     "labelled",
     "labelled_results",
     "labels_of",
+    "letters_told",
     "limits_of",
     "mean_interval",
     "measures_named",
@@ -158,6 +159,7 @@ _HOME = {
     "labelled": "equal_tasks",
     "labelled_results": "sources",
     "labels_of": "equal_tasks",
+    "letters_told": "comparing",
     "limits_of": "headlines",
     "mean_interval": "means",
     "measures_named": "equal_tasks",

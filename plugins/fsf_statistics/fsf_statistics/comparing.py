@@ -62,6 +62,7 @@ __all__ = [
     "compare_methods",
     "direct_sign",
     "letters",
+    "letters_told",
 ]
 
 FEWEST_DIFFERENT = 6
@@ -394,6 +395,14 @@ def _pairs(
         note = (_few if has_p else _why)(values, f"{first} and {second}", (i, j))
         made.append(Pair(first, second, difference, own_p, by_holm, by_bh, rho, *signs, note))
     return tuple(made)
+
+
+def letters_told(values: Iterable[Estimate]) -> str:
+    """Return how letters are read that groups of these values have."""
+    told = "Methods that share a letter cannot be told apart."
+    if any(value.n_seeds == 1 for value in values):
+        told += " With one seed they tell these weights apart, not other trainings."
+    return told
 
 
 def letters(

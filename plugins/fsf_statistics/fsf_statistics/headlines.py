@@ -18,6 +18,7 @@ from fsf_statistics._answers import (
 )
 from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
+from fsf_statistics.comparing import letters_told
 from fsf_statistics.equal_tasks import labels_of
 from fsf_statistics.given import Comparable, results_of
 from fsf_statistics.task_sets import facts_of, sets_of, tasks_told_apart
@@ -315,19 +316,19 @@ def _assembled(
                 own, mark = column.values[label], column.mark(label)
                 one = HeadlineEntry(row.names, head, label, own, mark=mark)
             entries.append(one)
-    letters = {
-        label: letter
+    ranked = [
+        (column.values, column.compared.groups)
         for columns in groups
-        if (ranking := robustness_of(columns)) is not None and ranking.compared is not None
-        for label, letter in ranking.compared.groups.items()
-    }
+        if (column := robustness_of(columns)) is not None and column.compared is not None
+    ]
+    letters = {label: letter for _, own in ranked for label, letter in own.items()}
     if letters:
         row_names = (*row_names, "letter")
         entries = [replace(e, row=(*e.row, letters.get(e.label, ""))) for e in entries]
     table = HeadlineTable(tuple(row_names), tuple(entries))
     terms = {name: told for columns in groups for name, told in _terms(columns).items()}
     if letters:
-        terms["letter"] = "Methods that share a letter cannot be told apart."
+        terms["letter"] = letters_told(one for values, _ in ranked for one in values.values())
     limits = tuple(limits_of(groups, places))
     return ComparedHeadline(
         tuple(sentences(groups, places)),
