@@ -153,6 +153,8 @@ def report(  # noqa: PLR0913 - an option each
     with session.reporter.stage("sections", len(chosen)) as advance:
         for name, make in chosen:
             part = _part(name, make, shown)
+            if not (part.blocks or part.problem) and sections is not None:
+                part = dataclasses.replace(part, problem="there is nothing to show for these runs")
             if part.blocks or part.problem:
                 parts.append(part)
             advance(1)
