@@ -39,8 +39,8 @@ Drawn = dict[str, Any]
 
 _LEAST_STEP, _LEAST_PANEL = 7.0, 84.0
 _LEAST_BARS = 9.0
-_MOST_LABELS = 60
-_MOST_POINTS_MARKED = 24
+_MOST_LABELS = 100
+_MOST_POINTS_MARKED = _MOST_POINTS_KEYED = 24
 _LABEL_LINES = 3
 _NAME_LINES = 4
 _TITLE_LINES = 4
@@ -709,8 +709,9 @@ def _points(
     if keyed:
         _show_all(rows, frame)
     size = {"size": {"field": "size", "type": "quantitative", "scale": None}} if keyed else {}
+    crowded = len(rows) > _MOST_POINTS_KEYED
     dot = {
-        "mark": {"type": "point", "filled": True, "size": 5 if many else 30,
+        "mark": {"type": "point", "filled": True, "size": 5 if many else 15 if crowded else 30,
                  "opacity": 0.55 if many else 1},
         "encoding": {**size, "x": {"field": "x"}, "y": {"field": "y"}, "color": frame.colour(),
                      "shape": frame.shape(), "tooltip": _tooltip(figure)},
@@ -759,7 +760,8 @@ def _drawn_rows(figure: FigureDeclaration, panel: Panel, frame: Frame) -> list[d
 def _place_labels(rows: list[dict[str, Any]], frame: Frame, *, diagonal: bool) -> bool:
     """Put into each row where its label goes, and return whether all of them have room.
 
-    Points at one place have one label.
+    Points at one place have one label. Of very many points only those are labelled that have room,
+    and the others go without: nobody looks up so many in a key.
     """
     if frame.x is None or not 0 < sum(bool(row["label"]) for row in rows) <= _MOST_LABELS:
         return True
@@ -775,9 +777,12 @@ def _place_labels(rows: list[dict[str, Any]], frame: Frame, *, diagonal: bool) -
             left, right = (frame.x.at(row[k], frame.panel) for k in ("x_low", "x_high"))
             obstacles.append(Rectangle(left, y - 1, right, y + 1))
     widths = [text_width(text, SIZE) + 2 if text else 0.0 for text in texts]
-    if not frame.numbered and max(widths) > _WIDEST_LABEL * frame.panel:
+    some = len(rows) > _MOST_POINTS_KEYED
+    if not (some or frame.numbered) and max(widths) > _WIDEST_LABEL * frame.panel:
         return False
-    found = placed_labels(at, widths, obstacles, (frame.panel, frame.height), SIZE + 1)
+    found = placed_labels(
+        at, widths, obstacles, (frame.panel, frame.height), SIZE + 1, only_free=some
+    )
     for place, (row, text, label) in enumerate(zip(rows, texts, found, strict=True)):
         if label is not None:
             row |= {"shown": text, "dx": label.dx, "dy": label.dy, "align": label.align}
@@ -786,7 +791,7 @@ def _place_labels(rows: list[dict[str, Any]], frame: Frame, *, diagonal: bool) -
                 if label.align == "center":  # a line from above or below ends at the text
                     end = end[0], end[1] - math.copysign(SIZE / 2, label.dy)
                 row |= {"from_x": x, "from_y": y, "to_x": end[0], "to_y": end[1]}
-    return all(label is None or label.is_free for label in found)
+    return some or all(label is None or label.is_free for label in found)
 
 
 def _at_one_place(at: Sequence[tuple[float, float]], texts: Sequence[str]) -> list[str]:

@@ -138,11 +138,14 @@ def placed_labels(
     obstacles: Sequence[Rectangle],
     frame: tuple[float, float],
     size: float,
+    *,
+    only_free: bool = False,
 ) -> list[Label | None]:
     """Return where each label has most room, ``None`` where there is no label.
 
     Labels are placed in turn, those of crowded points first, where they cover as little as possible
     of other labels, points and intervals, further away where there is no room beside their point.
+    Where only some can have room, those of lone points are placed first.
 
     Args:
         points: from the upper left corner of the frame.
@@ -150,12 +153,14 @@ def placed_labels(
         obstacles: that labels should not cover.
         frame: width and height.
         size: of the font.
+        only_free: place only labels that have room beside their point.
     """
     marks = [Rectangle(x - 3, y - 3, x + 3, y + 3) for x, y in points]
     taken: list[Rectangle] = []
     lines: list[Rectangle] = []
     found: list[Label | None] = [None] * len(points)
-    for place in _by_neighbours(points):
+    crowded_first = _by_neighbours(points)
+    for place in reversed(crowded_first) if only_free else crowded_first:
         (x, y), width = points[place], widths[place]
         if not width:
             continue
@@ -179,6 +184,8 @@ def placed_labels(
             if covered + far < cost - 1e-9:
                 free = hidden < 1e-6 and distance <= _FAR
                 best, box, cost = Label(dx, dy, align, free), tried, covered + far
+        if only_free and (best.is_far or not best.is_free):
+            continue
         found[place] = best
         taken.append(box)
         if best.is_far:

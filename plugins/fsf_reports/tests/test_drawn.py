@@ -170,6 +170,17 @@ def test_no_point_can_be_taken_for_another(
         assert min(away, key=away.__getitem__) == text or min(away.values()) > 8
 
 
+def test_of_sixty_points_those_with_room_have_names_and_no_key_is_drawn(tmp_path: Path) -> None:
+    crowd = [(80 + n % 8, 70 + n // 8) for n in range(56)]
+    lone = [(20, 10), (40, 20), (60, 30), (30, 70)]
+    path = fsf_reports.save_figure(scattered(*lone, *crowd), tmp_path / "f.svg", renderer="altair")
+    boxes, *_ = texts_of(path)
+    named = [int(text.split("-")[1]) for text, *_ in boxes if text.startswith("method-")]
+    assert set(range(4)) <= set(named)
+    assert len(named) < 30
+    assert not overlapping(boxes)
+
+
 @pytest.mark.parametrize("missing", [0, 1])
 def test_bars_of_one_series_stand_over_their_name(missing: int, tmp_path: Path) -> None:
     both = [Series(f"{n} shots", (Point("ncc", Quantity(9.0 + n)),)) for n in (1, 5)]
