@@ -123,7 +123,7 @@ class Stage(TypedDict, total=False):
 
     precision: Literal["fp32", "bf16", "fp16"]
     """Number format: fp32, or matrix products and convolutions in bf16 or fp16 (the latter with
-    scaled gradients); weights, validation and evaluation stay in fp32."""
+    scaled gradients), in validation too; weights and evaluation stay in fp32."""
 
     compile: bool
     """Compile the backbone with torch.compile; worth it for a long training."""

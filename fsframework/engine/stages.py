@@ -78,7 +78,7 @@ class Stage:
         teacher: a run folder, whose model becomes the teacher instead, with a backbone of its own;
             the stage goes on with the weights it has.
         precision: number format: fp32, or matrix products and convolutions in bf16 or fp16 (the
-            latter with scaled gradients); weights, validation and evaluation stay in fp32.
+            latter with scaled gradients), in validation too; weights and evaluation stay in fp32.
         compile: compile the backbone with torch.compile; worth it for a long training.
         validation_tasks: tasks after each epoch; 0 keeps the last epoch.
         patience: stop when the validation accuracy has not risen for this many epochs; without

@@ -662,7 +662,8 @@ class _StageLoop:
         if self.validation is None or self.val_split is None:
             return None
         tasks = self.validation
-        source = ImageSource.computed(self.model, self.val_split.pixels, np.unique(tasks.images))
+        pixels, used = self.val_split.pixels, np.unique(tasks.images)
+        source = ImageSource.computed(self.model, pixels, used, self.stage.precision)
         truth = np.arange(tasks.n_way)[None, :, None]
         known = Knowledge(self.model, self.val_split.pool, self.training.told)
         right = int((predict(self.model, tasks, source, known) == truth).sum())
