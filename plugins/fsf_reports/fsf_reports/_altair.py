@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fsf_reports._marks import (
+    GAP,
     Frame,
     across_title,
     draw_panel,
@@ -46,7 +47,6 @@ VERSION = "6.1"
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _MEDIA_TYPE = "application/vnd.vegalite.v6+json"
 _PPI = 300
-_GAP = 10.0
 _PAGE = 230 * 72 / 25.4
 """Height of a page, with room for the caption."""
 _NARROWEST = 60.0
@@ -135,7 +135,7 @@ def vega_lite(figure: FigureDeclaration, columns: Literal[1, 2] = 1) -> dict[str
     figure, frame = _laid_out(figure, width)
     panels = [draw_panel(figure, frame, place) for place in range(len(figure.panels))]
     parts = _heads(figure, frame)
-    grid = {"concat": panels, "columns": frame.per_row, "spacing": _GAP,
+    grid = {"concat": panels, "columns": frame.per_row, "spacing": GAP,
             "resolve": {"scale": dict.fromkeys(("xOffset", "yOffset"), "independent")}}  # fmt: skip
     parts += [grid] if not frame.shared else _titled(figure, frame, grid)
     return {
@@ -205,10 +205,19 @@ def _laid_out(figure: FigureDeclaration, width: float) -> tuple[FigureDeclaratio
 def _frame(figure: FigureDeclaration, width: float) -> Frame:
     """Decide the sizes of the panels, their number per row and their common axes."""
     names = dict.fromkeys(series.name for panel in figure.panels for series in panel.series)
-    values = _spread((point.y for point in figure.points), figure.limits)
     shares = figure.limits is not None and figure.limits[0] == 0 and figure.mark != "whiskers"
     zero = figure.mark == "bars" or shares
+
+    def over(panels: Sequence[Panel]) -> list[float]:
+        points = (p for panel in panels for series in panel.series for p in series.points)
+        return _spread((point.y for point in points), figure.limits)
+
+    values = over(figure.panels)
     y = axis_over(values, zero=zero, limits=figure.limits)
+    own = tuple(
+        axis_over(known, zero=zero, limits=figure.limits) if (known := over([panel])) else y
+        for panel in (figure.panels if figure.own_ranges else ())
+    )
     numbers = [p.x for p in figure.points if not isinstance(p.x, str)]
     x = None
     if numbers and figure.mark in ("points", "lines"):
@@ -224,7 +233,7 @@ def _frame(figure: FigureDeclaration, width: float) -> Frame:
             x = y = axis_over([*places, *values], zero=zero, limits=limits)
     shared = len(figure.panels) > 1
     beside = _room_beside(figure) if shared else 0.0
-    frame = _sized(figure, Frame(width - beside, tuple(names), x, y, shared=shared))
+    frame = _sized(figure, Frame(width - beside, tuple(names), x, y, own, shared=shared))
     numbered = without_room(figure, frame)
     again = dataclasses.replace(frame, numbered=numbered, height=0.0)
     return _sized(figure, again) if numbered else frame
@@ -236,10 +245,10 @@ def _sized(figure: FigureDeclaration, frame: Frame) -> Frame:
     # Where rows have different names, only the first panel of a row has names beside it.
     first, most = 1, 1
     if same_rows(figure):
-        first = frame.fitting(least_width(figure, frame), count, _GAP)
-        most = max(first, frame.fitting(_NARROWEST, count, _GAP))
+        first = frame.fitting(least_width(figure, frame), count)
+        most = max(first, frame.fitting(_NARROWEST, count))
     for per_row in range(first, most + 1):
-        found = frame.of(per_row, figure, _GAP)
+        found = frame.of(per_row, figure)
         found = found.with_height(least_height(figure, found))
         over = _height(figure, found) - _PAGE
         if over <= 0:
@@ -258,7 +267,7 @@ def _height(figure: FigureDeclaration, frame: Frame) -> float:
     height = len(lines) * line_height(TITLE) + sum(head["height"] + 6 for head in heads)
     height += 40.0 if figure.mark == "matrix" else 0.0  # the key of the colours
     height += _panels_height(figure, frame)
-    height += rows * room_above(figure, frame) + (rows - 1) * _GAP
+    height += rows * room_above(figure, frame) + (rows - 1) * GAP
     height += (rows - 1) * room_below(figure, frame, bottom=False)
     return height + room_below(figure, frame, bottom=True)
 
@@ -277,7 +286,7 @@ def _room_beside(figure: FigureDeclaration) -> float:
 def _titled(figure: FigureDeclaration, frame: Frame, grid: dict[str, Any]) -> list[dict[str, Any]]:
     """Return panels with the titles of their axes, each once."""
     beside = _room_beside(figure)
-    wide = frame.per_row * (frame.panel + _GAP) - _GAP
+    wide = frame.per_row * (frame.panel + frame.gap) - frame.gap
     across = across_title(figure, frame, wide)
     parts: list[dict[str, Any]] = [grid]
     start = 0.0  # of the first panel, relative to where the part below begins

@@ -18,7 +18,7 @@ from fsframework.statistics.facts import facts_of, told_apart
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.statistics.task_values import values_of
-from fsframework.values import Estimate
+from fsframework.values import Estimate, footnotes
 
 __all__ = ["FIGURES", "Named", "Wanted", "figure"]
 
@@ -154,6 +154,7 @@ def _against(
             results,
             value.seen,
             "On the dashed line both are equal." if diagonal else "",
+            *results.limits_of_gaps(wanted.statistic),
         ),
     )
 
@@ -194,7 +195,7 @@ def _by_arm(results: Results, wanted: Wanted) -> FigureDeclaration:
         tuple(panels),
         caption_axis=f"{terms[0]} − {terms[1]}",
         limits=results.limits(*measures),
-        notes=_notes(results, value.seen),
+        notes=_notes(results, value.seen, *results.limits_of_gaps(wanted.statistic)),
     )
 
 
@@ -234,7 +235,7 @@ def _intervals(results: Results, wanted: Wanted) -> FigureDeclaration:
         tuple(panels),
         mark="whiskers",
         limits=results.limits(measure),
-        notes=_notes(results, value.seen, *missing),
+        notes=_notes(results, value.seen, *missing, *results.limits_of_gaps(measure.statistic)),
     )
 
 
@@ -291,7 +292,8 @@ def _robustness(results: Results, wanted: Wanted) -> FigureDeclaration:
         )
         panels.append(Panel(group.panel, (Series("", points),)))
         said |= dict.fromkeys(_begun(note) for note in found.notes)
-        said |= {f"Without {label}: {why}": None for label, why in found.left_out.items()}
+        without = footnotes({label: [why] for label, why in found.left_out.items()})
+        said |= {f"Without {one}": None for one in without}
     if not panels:
         raise DataError("robustness: needs three methods on equal tasks")
     control, tested = (
@@ -300,7 +302,7 @@ def _robustness(results: Results, wanted: Wanted) -> FigureDeclaration:
     return FigureDeclaration(
         "Robustness",
         f"{tested} of each method beyond what {control} predicts.",
-        "method (group)",
+        "method (letter)",
         "effective robustness (points)",
         tuple(panels),
         mark="whiskers",
@@ -350,7 +352,7 @@ def _ablations(results: Results, wanted: Wanted) -> FigureDeclaration:
         results.axis(measure),
         (Panel("", tuple(series)),),
         mark="whiskers",
-        notes=_notes(results, value.seen),
+        notes=_notes(results, value.seen, *results.limits_of_gaps(measure.statistic)),
     )
 
 
@@ -467,7 +469,7 @@ def _shots(results: Results, wanted: Wanted) -> FigureDeclaration:
         "method",
         results.axis(measure),
         panels,
-        notes=_notes(results, value.seen),
+        notes=_notes(results, value.seen, *results.limits_of_gaps(wanted.statistic)),
     )
 
 
@@ -540,7 +542,12 @@ def _training_shots(results: Results, wanted: Wanted) -> FigureDeclaration:
             )
             for title, series in panels.items()
         ),
-        notes=_notes(results, seen, "Above 0, more shots in training make a method more robust."),
+        notes=_notes(
+            results,
+            seen,
+            "Above 0, more shots in training make a method more robust.",
+            *results.limits_of_gaps(wanted.statistic),
+        ),
     )  # fmt: skip
 
 
@@ -595,6 +602,7 @@ def _pairs(results: Results, wanted: Wanted) -> FigureDeclaration:
             seen,
             "Bold or *: the two can be told apart (Holm's p).",
             f"Left out, as no other method has their tasks: {some_of(left)}." if left else "",
+            *results.limits_of_gaps(measure.statistic),
         ),
     )
 
@@ -632,7 +640,7 @@ def _agreement(results: Results, wanted: Wanted) -> FigureDeclaration:
         mark="points",
         diagonal=True,
         limits=results.limits(*measures),
-        notes=_notes(results, value.seen, said),
+        notes=_notes(results, value.seen, said, *results.limits_of_gaps(wanted.statistic)),
     )  # fmt: skip
 
 
@@ -760,7 +768,8 @@ def _length(results: Results, wanted: Wanted) -> FigureDeclaration:
         tuple(panels),
         mark="lines",
         limits=(-100.0, 100.0),
-        notes=_notes(results, value.seen),
+        own_ranges=True,
+        notes=_notes(results, value.seen, *results.limits_of_gaps(wanted.statistic)),
     )
 
 

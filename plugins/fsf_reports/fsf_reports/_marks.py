@@ -15,6 +15,7 @@ from fsf_reports._text import cut, line_height, pieces, plain, text_width, wrapp
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 
 __all__ = [
+    "GAP",
     "Drawn",
     "Frame",
     "across_title",
@@ -37,6 +38,9 @@ __all__ = [
 Drawn = dict[str, Any]
 """A view of Vega-Lite: its width, height and layers."""
 
+GAP = 10.0
+"""Between two panels."""
+
 _LEAST_STEP, _LEAST_PANEL = 7.0, 84.0
 _LEAST_BARS = 9.0
 _MOST_LABELS = 100
@@ -56,6 +60,7 @@ class Frame:
         width: of the figure in points.
         names: of all series, in the order of the legend.
         x: axis of numbers, ``None`` for names; ``y`` that of the values.
+        own: axis of the values of each panel; empty where all share ``y``.
         left: room for the labels and the title of the first panel of a row.
         panel: width of each panel; ``height`` its height.
         per_row: panels.
@@ -67,6 +72,7 @@ class Frame:
     names: tuple[str, ...]
     x: Axis | None
     y: Axis
+    own: tuple[Axis, ...] = ()
     left: float = 40.0
     panel: float = 0.0
     height: float = 0.0
@@ -74,17 +80,24 @@ class Frame:
     numbered: tuple[str, ...] = ()
     shared: bool = False
 
-    def fitting(self, least: float, panels: int, gap: float) -> int:
+    @property
+    def gap(self) -> float:
+        """The room between two panels of a row, with that for labels between them."""
+        return GAP + (self.left if self.own else 0.0)
+
+    def fitting(self, least: float, panels: int) -> int:
         """Return how many panels of a width fit into a row, of rows as equal as possible."""
-        most = max(1, min(panels, int((self.width - self.left + gap) / (least + gap))))
+        room = self.width - self.left + self.gap
+        most = max(1, min(panels, int(room / (least + self.gap))))
         return math.ceil(panels / math.ceil(panels / most))
 
-    def of(self, per_row: int, figure: FigureDeclaration, gap: float) -> Frame:
+    def of(self, per_row: int, figure: FigureDeclaration) -> Frame:
         """Return a frame of so many panels per row."""
         left = _left(figure, dataclasses.replace(self, per_row=per_row))
+        found = dataclasses.replace(self, left=left, per_row=per_row)
         right = max((_over_the_edge(figure, self)), 3.0)
-        panel = (self.width - left - right - (per_row - 1) * gap) / per_row
-        return dataclasses.replace(self, left=left, panel=panel, per_row=per_row)
+        panel = (self.width - left - right - (per_row - 1) * found.gap) / per_row
+        return dataclasses.replace(found, panel=panel)
 
     def with_height(self, height: float) -> Frame:
         """Return a frame whose panels have this height."""
@@ -296,7 +309,8 @@ def _left(figure: FigureDeclaration, frame: Frame) -> float:
         shown = [line for panel in figure.panels for names in _labels(figure, panel, frame)
                  for line in names]  # fmt: skip
         return max((text_width(line, SIZE) for line in shown), default=0.0) + 6
-    labels = max(text_width(f"{tick:,g}", SIZE) for tick in frame.y.ticks or (0.0,))
+    ticks = [tick for axis in frame.own or (frame.y,) for tick in axis.ticks]
+    labels = max(text_width(f"{tick:,g}", SIZE) for tick in ticks or (0.0,))
     # The title runs along a height that depends on this width: one step of the iteration is enough.
     panel = frame.panel or frame.width / frame.per_row - 45
     height = least_height(figure, dataclasses.replace(frame, panel=panel))
@@ -337,7 +351,7 @@ class Edges:
     """Where a panel is: labels that panels share stand only at the edges of the grid.
 
     Args:
-        left: whether it is the first of its row.
+        left: whether it is the first of its row, or has a vertical axis of its own.
         bottom: whether no panel is below it.
     """
 
@@ -347,7 +361,8 @@ class Edges:
 
 def _edges(figure: FigureDeclaration, frame: Frame, place: int) -> Edges:
     below = place + frame.per_row < len(figure.panels)
-    return Edges(place % frame.per_row == 0, not below or not _same_below(figure))
+    left = place % frame.per_row == 0 or bool(frame.own)
+    return Edges(left, not below or not _same_below(figure))
 
 
 def _same_below(figure: FigureDeclaration) -> bool:
@@ -361,6 +376,7 @@ def _same_below(figure: FigureDeclaration) -> bool:
 def draw_panel(figure: FigureDeclaration, frame: Frame, place: int) -> Drawn:
     """Return a panel of a figure."""
     panel = figure.panels[place]
+    frame = dataclasses.replace(frame, y=frame.own[place]) if frame.own else frame
     layers = _DRAW[figure.mark](figure, panel, frame, _edges(figure, frame, place))
     if panel.title:
         lines = wrapped(panel.title, frame.panel, SIZE, lines=_TITLE_LINES, bold=True)

@@ -276,7 +276,17 @@ class Results:
     def headline(self, group: Group, statistic: str) -> ComparedHeadline:
         """Return the answer of methods on equal tasks."""
         own = {one.label: one.result for one in group.shown}
-        return fsf_statistics.headline(own, statistic, level=self.level)
+        return fsf_statistics.headline(own, self.statistic_of(statistic), level=self.level)
+
+    def limits_of_gaps(self, statistic: str) -> tuple[str, ...]:
+        """Return what gaps do not rank and which values are near guessing, as tables say it."""
+        sets = [
+            ([one for one in columns if one.measure.arms], group.panel)
+            for group in self.groups
+            if group.first.contrast is not None
+            for columns in self.headline(group, statistic).columns
+        ]
+        return tuple(fsf_statistics.limits_of(*zip(*sets, strict=True))) if sets else ()
 
     def label(self, measure: Measure, group: Group | None = None) -> str:
         """Return what a measure is called."""

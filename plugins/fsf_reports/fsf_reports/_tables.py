@@ -273,7 +273,8 @@ def _constant(names: Sequence[str], entries: Sequence[Entry], group_by: str) -> 
     return {
         place
         for place, name in enumerate(names)
-        if name not in ("method", _LETTERS, group_by) and len({entry.row[place] for entry in entries}) == 1
+        if name not in ("method", _LETTERS, group_by)
+        and len({entry.row[place] for entry in entries}) == 1
     }
 
 

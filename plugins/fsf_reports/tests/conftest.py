@@ -63,6 +63,15 @@ def small_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def on_a_line(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with runs of six methods that are far from guessing by Acc, and alike."""
+    common = untrained(tmp_path_factory.mktemp("line"), n_per_class=40)
+    for method in ("knn", "ncc", "cosine", "matchingnet", "logistic", "protonet"):
+        api.run(method=method, shot=5, **{**common, "way": 5, "queries": 10})
+    return Path(common["runs_dir"])
+
+
+@pytest.fixture(scope="session")
 def two_strengths(one_shot: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Runs of three methods at strength 0.5, and of two of them, one with two seeds, at 0.2."""
     common = untrained(tmp_path_factory.mktemp("weaker"), strength=0.2)

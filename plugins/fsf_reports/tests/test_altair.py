@@ -270,6 +270,23 @@ def test_many_panels_fit_a_page_and_the_titles_of_axes_stand_once(
     assert all(any(f"set {n}," in text for text in shown) for n in range(12))
 
 
+def test_panels_with_ranges_of_their_own_have_axes_of_their_own(tmp_path: Path) -> None:
+    panels = tuple(
+        Panel(
+            f"up to {most}", (Series("s", (Point(1.0, Quantity(0)), Point(2.0, Quantity(most)))),)
+        )
+        for most in (4, 80)
+    )
+    for own in (True, False):
+        figure = FigureDeclaration("F", "", "x", "y", panels, mark="lines", own_ranges=own)
+        path = tmp_path / f"{own}.svg"
+        Altair().draw(figure, path, columns=2)
+        shown = texts(path)
+        assert [shown.count(text) for text in ("4", "80")] == ([1, 1] if own else [0, 1])
+    with pytest.raises(DataError, match="ranges of their own"):
+        FigureDeclaration("F", "", "x", "y", panels, mark="bars", own_ranges=True)
+
+
 @pytest.mark.parametrize("mark", ["points", "lines", "bars", "whiskers"])
 def test_axes_of_shares_end_at_0_and_100(mark: Mark) -> None:
     spec = vega_lite(grid(mark, 2))

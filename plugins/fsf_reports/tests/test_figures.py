@@ -90,7 +90,7 @@ def test_gaps_are_those_of_the_headline(
 
 
 def test_other_measures_and_effective_robustness_are_figures_too(
-    one_shot: list[Path], methods: dict[str, api.Run]
+    one_shot: list[Path], methods: dict[str, api.Run], on_a_line: Path
 ) -> None:
     made = figure("intervals", one_shot, statistic="acc-gap")
     assert made.y_axis == "Acc gap (points)"
@@ -101,11 +101,18 @@ def test_other_measures_and_effective_robustness_are_figures_too(
     for point in drops.panels[0].series[0].points:
         own = methods[str(point.x)].estimates.get("acc-drop")
         assert point.y is None if own is None else same(point.y, own)
-    expected = fsf_statistics.effective_robustness(one_shot, "acc")
-    [series] = figure("robustness", one_shot, statistic="acc").panels[0].series
+    expected = fsf_statistics.effective_robustness(on_a_line, "acc")
+    [series] = figure("robustness", on_a_line, statistic="acc").panels[0].series
     values = {str(point.x).partition(" (")[0]: point.y for point in series.points}
     assert list(values) == list(expected.values)
     assert all(same(values[label], one) for label, one in expected.values.items())
+
+
+@pytest.mark.parametrize("name", ["arms", "by-arm", "intervals", "accuracy", "pairs"])
+def test_figures_of_gaps_say_what_is_near_guessing(name: str, one_shot: list[Path]) -> None:
+    limits = fsf_statistics.headline(one_shot).limits
+    assert any("guessing" in limit for limit in limits)
+    assert set(limits) <= set(figure(name, one_shot).notes)
 
 
 def test_panels_of_the_same_methods_share_their_rows(two_strengths: list[Path]) -> None:
@@ -319,6 +326,7 @@ def test_gap_and_accuracy_by_the_length_of_the_training(tmp_path: Path) -> None:
         "Acc-R (%)",
     ]
     assert made.limits == (-100, 100)  # a gap may be negative
+    assert any("wAcc-R of protonet" in note and "guessing" in note for note in made.notes)
     for panel, measure in zip(made.panels, ("wacc-gap", "wacc-random", "acc-random"), strict=True):
         [series] = panel.series  # none for the method of one length
         assert series.name == "protonet"

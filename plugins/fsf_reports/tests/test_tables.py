@@ -48,6 +48,18 @@ def nasty() -> TableDeclaration:
     return TableDeclaration("Table <1>", f"Of {NASTY[0]}.", names, tuple(entries), notes)
 
 
+def test_methods_of_one_group_have_their_letter(on_a_line: Path) -> None:
+    made = table(on_a_line, statistic="acc")
+    assert made.row_names == ("method", "letter")
+    assert {row[1] for row in made.rows} == {"a"}
+
+
+def test_why_there_is_no_robustness_is_said(on_a_line: Path) -> None:
+    made = table(on_a_line)  # by wAcc, all are near guessing
+    assert "robustness" not in made.columns
+    assert any(remark.startswith("No robustness: ") for remark in made.remarks)
+
+
 def test_the_headline_is_that_of_the_public_function(one_shot: list[Path]) -> None:
     made = table(one_shot)
     wanted = table_of_headline(fsf_statistics.headline(one_shot))

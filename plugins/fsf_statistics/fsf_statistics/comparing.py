@@ -383,7 +383,7 @@ def _pairs(
     # A pair without spread is one of those compared, and is not called different.
     known = np.nan_to_num(p, nan=1.0)
     p_holm, p_bh = holm(known), benjamini_hochberg(known)
-    correlations = _correlations(values)
+    correlations, means = _correlations(values), values.means
     made = []
     for k, (i, j) in enumerate(chosen):
         first, second = labels[i], labels[j]
@@ -392,7 +392,8 @@ def _pairs(
         rho = None if np.isnan(r) else float(r)
         own_p, by_holm, by_bh = (float(one[k]) if has_p else None for one in (p, p_holm, p_bh))
         signs = direct_sign(own[first], own[second]), _sign(difference)
-        note = (_few if has_p else _why)(values, f"{first} and {second}", (i, j))
+        apart = [part[:, i] - part[:, j] for part in means]
+        note = (_few if has_p else _why)(values, f"{first} and {second}", apart)
         made.append(Pair(first, second, difference, own_p, by_holm, by_bh, rho, *signs, note))
     return tuple(made)
 
@@ -473,25 +474,24 @@ def _sign(difference: Estimate) -> str:
     return "-" if difference.high < 0 else "0"
 
 
-def _few(values: TaskValues, both: str, places: tuple[int, int]) -> str:
+def _few(values: TaskValues, both: str, apart: Sequence[FloatArray]) -> str:
     """Return a warning if an interval rests on few tasks, else an empty text."""
-    for arm, columns in zip(values.measure.arms or ("",), values.means, strict=False):
-        differ = int((np.abs(columns[:, places[0]] - columns[:, places[1]]) > NO_SPREAD).sum())
+    for arm, differences in zip(values.measure.arms or ("",), apart, strict=False):
+        differ = int((np.abs(differences) > NO_SPREAD).sum())
         if 0 < differ < FEWEST_DIFFERENT:  # in another arm, where it is 0
-            of = f" {arm}" if len(values.means) > 1 else ""
+            of = f" {arm}" if len(apart) > 1 else ""
             return (
-                f"{both} differ in only {differ} of {len(columns):,}{of} tasks; interval and p "
+                f"{both} differ in only {differ} of {len(differences):,}{of} tasks; interval and p "
                 "rest on these"
             )
     return ""
 
 
-def _why(values: TaskValues, both: str, places: tuple[int, int]) -> str:
+def _why(values: TaskValues, both: str, apart: Sequence[FloatArray]) -> str:
     """Return why a pair has no p."""
     if values.fewest_tasks < 2:
         return f"{both}: {_ONE_TASK}"
-    means = [columns[:, places[0]] - columns[:, places[1]] for columns in values.means]
-    difference = float(sum(one.mean() for one in means))
+    difference = float(sum(one.mean() for one in apart))
     told = f"{both} differ by the same {values.shown(difference, '.3g')} in all "
     if abs(difference) < NO_SPREAD:
         told = f"{both} have the same {values.measure.name} in all "

@@ -56,7 +56,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot of a figure; all panels of a figure have the same vertical axis.
+    """One plot of a figure; see ``FigureDeclaration.own_ranges`` for its vertical axis.
 
     Args:
         title: above it.
@@ -87,10 +87,13 @@ class FigureDeclaration:
         diagonal: whether the line of equal coordinates is drawn through ``points``.
         limits: what no value can lie beyond, such as 0 and 100 for percentages; intervals are drawn
             no further. ``None`` for none.
+        own_ranges: whether the vertical axis of each panel of ``lines`` has a range of its own,
+            since panels show several measures; otherwise all panels have the same.
         notes: what a reader must know, such as the level of the intervals; a sentence each.
 
     Raises:
-        DataError: ``mark`` is unknown or cannot show what is on the horizontal axis.
+        DataError: ``mark`` is unknown, cannot show what is on the horizontal axis, or has no
+            ranges of its own.
     """
 
     name: str
@@ -103,6 +106,7 @@ class FigureDeclaration:
     mark: Mark = "bars"
     diagonal: bool = False
     limits: tuple[float, float] | None = None
+    own_ranges: bool = False
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -111,6 +115,8 @@ class FigureDeclaration:
             raise DataError(f"{self.name}: mark must be one of {allowed}, not {self.mark!r}")
         if self.diagonal and self.mark != "points":
             raise DataError(f"{self.name}: only points have a diagonal, not {self.mark}")
+        if self.own_ranges and self.mark != "lines":
+            raise DataError(f"{self.name}: only lines have ranges of their own, not {self.mark}")
         for point in self.points:
             self._check_place(point.x)
 
@@ -164,6 +170,7 @@ class FigureDeclaration:
             "mark": self.mark,
             "diagonal": self.diagonal,
             "limits": None if self.limits is None else list(self.limits),
+            "own_ranges": self.own_ranges,
             "panels": [
                 {
                     "title": panel.title,
