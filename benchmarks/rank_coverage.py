@@ -1,15 +1,10 @@
 """How often intervals of rank correlations hold the truth.
 
-The first table is about ``fsf rank``: two columns of normal values with a given correlation, as
+Of the intervals of ``fsf rank``: two columns of normal values with a given correlation, as
 many rows as there are methods, and the share of 95 % intervals that hold Spearman's and Kendall's
 correlation of all methods like these, with their mean lengths; also where values are rounded, so
 that rows are tied (``ties`` is the number of distinct values in most rows), and the share of
 columns in perfect order.
-
-The second is about the bootstrap over tasks of ``fsf benchmark fewstab``: methods whose true means
-in two sets of tasks have a given correlation and a spread of so many standard errors of a mean. It
-shows how often the interval holds the rank correlation of the true means of these methods; with a
-spread of 0 all methods are equal and there is none: the share of intervals that hold 0.
 
     python benchmarks/rank_coverage.py
 """
@@ -23,10 +18,7 @@ import numpy as np
 from _options import positive
 from scipy import stats
 
-from fsf_benchmarks._rank_bootstrap import bootstrap_spearman
 from fsf_statistics import rank, rank_correlations
-
-TASKS = 100
 
 
 def over_rows(n: int, r: float, steps: float, replicates: int) -> str:
@@ -59,25 +51,8 @@ def columns(rng: np.random.Generator, n: int, r: float, steps: float) -> list[np
     return [np.round(one * steps) if steps else one for one in (first, second)]
 
 
-def over_tasks(methods: int, r: float, spread: float, replicates: int) -> str:
-    """Return the coverage and length of the bootstrap over tasks."""
-    rng = np.random.default_rng([methods, round(100 * r), round(10 * spread), 1])
-    held, length = 0, 0.0
-    for _ in range(replicates):
-        first, second = columns(rng, methods, r, 0)
-        true = float(rank_correlations(first[None], second[None])[0]) if spread else 0.0
-        values = [
-            spread * one[:, None] / math.sqrt(TASKS) + rng.normal(size=(methods, TASKS))
-            for one in (first, second)
-        ]
-        found = bootstrap_spearman(*values, n_replicates=400)
-        held += found.low <= true <= found.high
-        length += (found.high - found.low) / replicates
-    return f"{methods:7} {r:12} {spread:7} {100 * held / replicates:8.1f} % ({length:.2f})"
-
-
 def main() -> None:
-    """Print both tables."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replicates", type=positive, default=1000, help="tables per row")
     given = parser.parse_args()
@@ -90,11 +65,6 @@ def main() -> None:
         for r in (0.5, 0.9):
             for steps in (1, 2):
                 print(over_rows(n, r, steps, given.replicates), flush=True)
-    print("\nmethods  correlation  spread    over tasks")
-    for methods in (5, 10, 20):
-        for r in (0.5, 0.9, 1.0):
-            for spread in (10, 5, 2, 1, 0):
-                print(over_tasks(methods, r, spread, given.replicates // 4), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 
 from fsf_benchmarks._fewstab import PLAIN, spelt
-from fsf_benchmarks._fewstab_notes import SCOPES, about, joined, named, printed, settings
+from fsf_benchmarks._fewstab_notes import about, joined, named, printed, settings
 from fsf_benchmarks._fewstab_tables import per_task
 from fsf_benchmarks._published import DETECTORS
-from fsf_benchmarks._rank_bootstrap import bootstrap_spearman
 from fsf_benchmarks.interfaces import BenchmarkResults, ExperimentResult
 from fsf_reports.values import Entry, Quantity, TableDeclaration
-from fsf_statistics import FEWEST_RANKED, spearman
+from fsf_statistics import FEWEST_RANKED, rank, spearman
 from fsframework.errors import FsfError, argument
 from fsframework.values import footnotes
 
 __all__ = ["table_4", "table_6"]
 
-_REPLICATES = 2000
+_DECIMALS = 12
+"""Of means: the order of a sum changes its last digits, which would break ties."""
 
 _Side = tuple[Sequence[ExperimentResult], str, tuple[str, str]]
 """Results, the arm whose wAcc is ranked, and the table and column that print it."""
@@ -94,7 +94,7 @@ def _correlation(table: str, row: tuple[str, ...], first: _Side, second: _Side) 
         "method": ";".join(dict.fromkeys(one.tags["method"] for one, _ in pairs)),
         "attributes": ";".join(dict.fromkeys((example.tags["words"], other.tags["words"]))),
         "methods": len(pairs),
-        "estimator": "bootstrap-percentile",
+        "estimator": "fisher-z",
         "run": None,
         "fingerprint": None,
     }
@@ -122,19 +122,16 @@ def _ranked(
     if len(pairs) < FEWEST_RANKED:
         return None, f"none: needs {FEWEST_RANKED} methods, {len(pairs)} finished"
     try:
-        found = bootstrap_spearman(
-            per_task([one for one, _ in pairs], first_arm),
-            per_task([other for _, other in pairs], second_arm),
-            n_replicates=_REPLICATES,
-            level=float(options["level"]),
-            seed=int(options["task_seed"]),
-        )
+        means = [
+            per_task(results, arm).mean(axis=1).round(_DECIMALS)
+            for results, arm in zip(zip(*pairs, strict=True), (first_arm, second_arm), strict=True)
+        ]
     except FsfError as error:
         return None, f"none: {error}"
+    found = rank(*means, level=float(options["level"]))
     if np.isnan(found.rho):
         return None, "none: all methods have the same wAcc"
-    # A percentile interval need not contain the estimate; see bootstrap_spearman.
-    return Quantity(found.rho, found.low, found.high, unit=""), ""
+    return Quantity(found.rho, found.rho_low, found.rho_high, unit=""), ""
 
 
 def _from_printed(
@@ -163,10 +160,9 @@ def _table(
     measured = [entry for entry in entries if entry.measured is not None]
     if measured:
         level = joined(f"{100 * entry.about['level']:g} %" for entry in measured)
-        scopes = joined(SCOPES[entry.about["scope"]] for entry in measured)
         notes.append(
-            f"intervals: {level}, percentile bootstrap over the tasks, {_REPLICATES:,} replicates, "
-            f"the same tasks for all methods, weights taken as fixed; {scopes}"
+            f"intervals: {level}, about other methods like these, with values taken as exact; of "
+            f"{FEWEST_RANKED} methods they say nothing"
         )
     if any(entry.printed for entry in entries):
         notes.append("printed: FewSTAB's value over its ten methods; it gives no interval")

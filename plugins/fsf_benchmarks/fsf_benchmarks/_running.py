@@ -173,6 +173,14 @@ class Job:
             found += self._listed(tuple(self.benchmark.further_experiments(done)))
         return found
 
+    def hindrance(self) -> str:
+        """Return what the benchmark finds that would stop it before anything runs, or nothing."""
+        try:
+            self.benchmark.check(self.selection)
+        except FsfError as error:
+            return str(error)
+        return ""
+
     def _listed(self, experiments: Sequence[ExperimentDescription]) -> list[Listed]:
         known: dict[str, tuple[ExperimentDescription, Experiment]] = {}
         failed = []

@@ -25,7 +25,7 @@ from fsframework.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fsf_benchmarks._running import FinishedBenchmark, Listed
+    from fsf_benchmarks._running import FinishedBenchmark, Job
     from fsf_benchmarks.interfaces import ExperimentResult
 
 __all__ = ["benchmark"]
@@ -171,7 +171,7 @@ def benchmark(  # noqa: PLR0913 - a parameter per option
         name, session, tree, tree_of_call({}, config), asked, files, context.params["seeds"]
     )
     if dry_run:
-        _print_listed(name, job.listed(), as_json)
+        _print_listed(job, as_json)
         return
     found = job.run()
     _conclude(found, output, figure, as_json, force=force)
@@ -258,9 +258,11 @@ def _write(found: FinishedBenchmark, output: Path) -> None:
     atomic_write(output, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
 
 
-def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
+def _print_listed(job: Job, as_json: bool) -> None:
     from fsframework.cli import render
 
+    listed = job.listed()
+    reasons = [one.reason for one in listed] or [job.hindrance()]
     if as_json:
         rows = [
             {
@@ -270,7 +272,8 @@ def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
             }
             for one in listed
         ]
-        render.print_json({"benchmark": name, "experiments": rows})
+        found = {"benchmark": job.name, "experiments": rows}
+        render.print_json(found if rows else {**found, "reason": reasons[0]})
         return
     cells = []
     for number, one in enumerate(listed, start=1):
@@ -286,7 +289,7 @@ def _print_listed(name: str, listed: Sequence[Listed], as_json: bool) -> None:
     click.echo()
     done = sum(one.run is not None for one in listed)
     click.echo(f"{_counted(len(listed))}, {done} of them finished")
-    for reason in dict.fromkeys(one.reason for one in listed if one.reason):
+    for reason in dict.fromkeys(filter(None, reasons)):
         click.echo(f"note: {reason}")
 
 

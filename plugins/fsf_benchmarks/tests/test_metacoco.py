@@ -158,6 +158,9 @@ def test_experiments_are_listed_without_the_data(fsf: Fsf) -> None:
     assert "ProtoNet, Conv64F, 10-way 1-shot" in done.stdout
     assert "note: metacoco: not added yet; fsf data add metacoco PATH" in done.stdout
     assert fsf(*asked).returncode == 2
+    counts = fsf("benchmark", "metacoco", "-o", "benchmark.only=1,4,5", "--dry-run")
+    assert counts.returncode == 0, counts.stderr
+    assert "note: metacoco: not added yet; fsf data add metacoco PATH" in counts.stdout
 
 
 def test_printed_values_stand_beside(tables: Tables) -> None:
