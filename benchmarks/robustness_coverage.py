@@ -11,6 +11,11 @@ The second is about the values themselves, with 600 tasks: where one model is a 
 lose 20 points, which is no line over logits, how far the values of the other models are from 0 on
 average, the largest distance, and how often the notes say so.
 
+The third is about guessing, at 8.8 %: all models lose the same of what they know beyond it, in
+logits, so that those that know little end near guessing in the tested arm. It has the share of
+models that are left out for that, and in how many tables without any difference a pair is called
+different, without these models on the line and with them; 600 tasks.
+
     python benchmarks/robustness_coverage.py
 """
 
@@ -24,13 +29,14 @@ import numpy as np
 from _options import positive
 from scipy import special
 
-from fsf_statistics import effective_robustness
+from fsf_statistics import effective_robustness, mean_interval
 from fsf_statistics.adjusting import holm
 from fsf_statistics.robustness import CellsOfModel, Line, contrasts_of
-from fsframework.values import ArmOutcomes, Arms, Contrast, ImagePool, Outcomes, TaskSet
+from fsframework.values import ArmOutcomes, Arms, Contrast, Estimate, ImagePool, Outcomes, TaskSet
 
 Array = np.ndarray
 SHAPES = ("line", "scatter", "one better", "curve")
+GUESSING = 0.088
 
 
 def true_shares(rng: np.random.Generator, n: int, shape: str) -> tuple[Array, Array]:
@@ -135,8 +141,40 @@ def misled(n: int, shape: str, replicates: int, arms: Arms) -> tuple[float, floa
     return away, farthest, noted / replicates
 
 
+def near_guessing(values: Array) -> bool:
+    """Return whether nothing can be read from the mean of values per task."""
+    mean, low, high = mean_interval(values)
+    one = Estimate("wacc", mean, low, high, 0.95, "closed", paired=False, estimator="student-t",
+                   n_tasks=len(values), n_images=0, share=True, guessing=GUESSING)  # fmt: skip
+    return one.near_guessing
+
+
+def at_guessing(n: int, loss: float, replicates: int) -> tuple[float, float, float]:
+    """Return the share left out, and those of tables with a false report, without and with them."""
+    rng = np.random.default_rng([n, round(10 * loss), 8])
+    left_out, tables, false = 0, 0, np.zeros(2)
+    while tables < replicates:
+        known = rng.uniform(0.1, 0.75, n)
+        lost = special.expit(0.9 * special.logit(known) - loss)
+        control, tested = (GUESSING + (1 - GUESSING) * share for share in (known, lost))
+        every = cells_of(rng, (control, tested), 1, 600, 0.0)
+        every = [one for one in every if not near_guessing(one.control[0])]
+        kept = [one for one in every if not near_guessing(one.tested[0])]
+        if len(kept) < 6:
+            continue
+        tables += 1
+        left_out += len(every) - len(kept)
+        for place, cells in enumerate((kept, every)):
+            pairs = itertools.combinations(np.eye(len(cells)), 2)
+            contrasts = np.array([one - other for one, other in pairs])
+            found = contrasts_of(line_of(cells), contrasts, cells, paired=False, level=0.95)
+            false[place] += (holm(np.array([one.p for one in found])) < 0.05).any()
+    without, along = (false / tables).tolist()
+    return left_out / n / tables, without, along
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the three tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replicates", type=positive, default=400, help="tables per row")
     given = parser.parse_args()
@@ -166,6 +204,11 @@ def main() -> None:
         print(
             f"{n:6}  {shape:10}  {100 * away:14.1f}  {100 * farthest:12.1f}  {100 * noted:6.0f} %"
         )
+    print("\nmodels  loss (logits)   left out   false without them   with them")
+    for n, loss in itertools.product((10, 20), (1.0, 1.5, 2.0)):
+        out, without, kept = at_guessing(n, loss, given.replicates)
+        cells = f"{100 * out:9.0f} %  {100 * without:17.0f} %  {100 * kept:8.0f} %"
+        print(f"{n:6}  {loss:13}  {cells}", flush=True)
 
 
 if __name__ == "__main__":
