@@ -99,6 +99,27 @@ def test_a_task_set_is_found_by_its_name_and_only_its_images_are_taken(
         assert (wrong.returncode, "drawn from other data" in wrong.stderr) == (2, True)
 
 
+def test_images_of_other_contexts_are_not_those_of_the_tasks(fsf: Fsf, tmp_path: Path) -> None:
+    def listed(name: str, contexts: str) -> tuple[str, str]:
+        rows = [
+            f"{label}/{i}.png,{label},{contexts[i % 2]},{i}" for label in "abc" for i in range(16)
+        ]
+        (tmp_path / name).write_text("\n".join(["path,label,context,day", *rows]))
+        return "--dataset", f"csv:./{name}", "--split", "all"
+
+    drawn = ("--sampler", "context", *SHAPE, *listed("first.csv", "xy"))
+    done(fsf, "tasks", "publish", "toy/context-3w1s-v1", *TO, *drawn)
+    folder = "site/fsf-toy/fsf_toy/toy/context-3w1s-v1"
+    days = (tmp_path / "first.csv").read_text()
+    (tmp_path / "later.csv").write_text(re.sub(",(\\d+)$", r",1\1", days, flags=re.M))
+    done(fsf, "tasks", "verify", folder, "--dataset", "csv:./later.csv", "--split", "all")
+    flipped = listed("flipped.csv", "yx")
+    for command in (("tasks", "verify", folder), ("run", *NOTHING, "--task-file", folder)):
+        refused = fsf(*command, *flipped)
+        assert refused.returncode == 2
+        assert "48 of 48 images have another context" in refused.stderr
+
+
 def test_a_damaged_task_set_is_refused(fsf: Fsf, tmp_path: Path) -> None:
     done(fsf, "tasks", "publish", "toy/fewstab-3w1s-v1", *TO, *DATA, *SHAPE)
     done(fsf, "tasks", "publish", "toy/fewstab-3w1s-v2", *TO, *DATA, *SHAPE, "--seed", "1")
