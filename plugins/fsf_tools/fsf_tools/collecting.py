@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,11 +20,11 @@ __all__ = ["add_results", "check_result"]
 
 _COPIED = ("tasks-*.safetensors", "outcomes-*.parquet", "images.parquet", "words.parquet", "code/*")
 _SUBMIT = "SUBMIT.md"
-_HOW = """Run a method on tasks that these results have, such as protonet:
+_HOW = """In your copy of this folder, run your method on tasks that these results have:
 
 {commands}
 
-Add the run to your copy of this folder; what does not check is refused:
+Add the run; what does not check is refused:
 
     fsf results add RUN --to .
 
@@ -77,7 +78,10 @@ def _how_to_submit(folder: Path) -> str:
         record = run.record
         dataset, named = record.components["dataset"], _task_set_of(record)
         data = dataset.name if dataset.argument is None else f"{dataset.name}:PATH"
-        command = f"    fsf run --method protonet --dataset {data} --task-file {named or run.name}"
+        given = (n for n, origin in dataset.origins.items() if n != "name" and origin != "default")
+        for option in sorted(given):
+            data += f" -o {shlex.quote(f'dataset.{option}={dataset.options[option]}')}"
+        command = f"    fsf run --method NAME --dataset {data} --task-file {named or run.name}"
         tasks = tuple(arm.digest for arm in record.arms.values())
         commands[tasks] = command if named else commands.get(tasks, command)
     return _HOW.format(commands="\n".join(sorted(commands.values())))

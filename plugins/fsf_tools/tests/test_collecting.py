@@ -47,7 +47,8 @@ def test_runs_are_copied_whole_and_once_and_shown_with_how_to_submit(
         assert copy.outcomes["biased"].digest == run.outcomes["biased"].digest
         assert not (copy.folder / "weights.safetensors").exists()
     first = min(run.name for run in runs)
-    assert f"--dataset planted --task-file {first}" in (folder / "SUBMIT.md").read_text()
+    how = f"-o dataset.n_per_class=20 -o dataset.size=16 --task-file {first}\n"
+    assert f"--dataset planted {how}" in (folder / "SUBMIT.md").read_text()
     (folder / "SUBMIT.md").write_text("Write to the birds group.\n")
     again = fsf("results", "add", "runs", "--to", "results")
     assert again.returncode == 0, again.stderr
@@ -55,7 +56,8 @@ def test_runs_are_copied_whole_and_once_and_shown_with_how_to_submit(
     page = fsf("report", "results", "--section", "leaderboard", "--section", "submission")
     assert page.returncode == 0, page.stderr
     text = (tmp_path / "report.html").read_text()
-    for told in ("Write to the birds group.", f"{runs[0].name}/outcomes-biased.parquet"):
+    file = f"{runs[0].name}/outcomes-biased.parquet"
+    for told in ("Write to the birds group.", f'href="results/{file}"', ">letter<"):
         assert told in text
     alone = fsf("report", runs[0].name, "--section", "submission", "--output", "alone.html")
     assert alone.returncode == 0, alone.stderr

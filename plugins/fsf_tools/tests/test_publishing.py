@@ -80,7 +80,7 @@ def test_a_task_set_is_found_by_its_name_and_only_its_images_are_taken(
     assert run.pool.attributes.fingerprint == drawn.pool.attributes.fingerprint
     done(fsf, "results", "add", run.name, "--to", "results")
     submit = (tmp_path / "results/SUBMIT.md").read_text()
-    assert "--dataset planted --task-file toy/fewstab-3w1s-v1\n" in submit
+    assert "-o dataset.size=16 --task-file toy/fewstab-3w1s-v1\n" in submit
     one = json.loads(done(fsf, "tasks", "show", "toy/fewstab-3w1s-v1", *DATA, "--task", "3",
                           "--arm", "random", "--json"))  # fmt: skip
     assert (one["task"], one["arm"]) == (3, "random")
