@@ -159,8 +159,8 @@ def test_many_pairs_are_adjusted_by_the_p_over_seeds() -> None:
     )
     least = min(pair.p for pair in part.pairs)
     assert min(pair.p_holm for pair in part.pairs) == pytest.approx(6 * least)
-    assert part.groups["d"] == "a"
-    assert set(part.groups["a"]).isdisjoint(part.groups["d"])
+    assert part.letters["d"] == "a"
+    assert set(part.letters["a"]).isdisjoint(part.letters["d"])
 
 
 @pytest.mark.parametrize("method", ["bca", "percentile", "image-level", "class-level"])

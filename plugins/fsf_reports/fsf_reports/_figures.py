@@ -13,6 +13,7 @@ import fsf_statistics
 from fsf_reports._results import Group, Results, Shown, data_of, natural, reading, some_of, title_of
 from fsf_reports.values import FigureDeclaration, Panel, Point, Quantity, Series
 from fsf_statistics import FEWEST_RANKED, LEAST_HARM, MOST_WRONG, labelled, spearman
+from fsframework.api.headlines import limits_told
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.statistics.facts import facts_of, told_apart
 from fsframework.statistics.measures import Measure
@@ -110,6 +111,22 @@ def _of_data(results: Results, *said: str) -> tuple[str, ...]:
     return (f"On {data_of(results.groups)}.", *said, *results.cautions)
 
 
+def _near_guessing(results: Results, statistic: str) -> Iterator[str]:
+    """Yield which methods are near guessing in an arm, and what their gaps do not say for that."""
+    for group in results.groups:
+        if group.first.contrast is None:
+            continue
+        arms = group.arms()
+        columns = {
+            group.label(measure, results.statistic_of(statistic)): {
+                one.label: results.estimate(one, measure) for one in group.shown
+            }
+            for measure in (Measure(statistic, (arm,)) for arm in arms)
+        }
+        place = f" ({group.title})" if len(results.groups) > 1 else ""
+        yield from limits_told(columns, arms, lambda rows, at=place: f"{', '.join(rows)}{at}")
+
+
 def _begun(note: str) -> str:
     """Return a note as a sentence of its own."""
     return note[:1].upper() + note[1:]
@@ -154,6 +171,7 @@ def _against(
             results,
             value.seen,
             "On the dashed line both are equal." if diagonal else "",
+            *_near_guessing(results, wanted.statistic),
         ),
     )
 
@@ -194,7 +212,7 @@ def _by_arm(results: Results, wanted: Wanted) -> FigureDeclaration:
         tuple(panels),
         caption_axis=f"{terms[0]} − {terms[1]}",
         limits=results.limits(*measures),
-        notes=_notes(results, value.seen),
+        notes=_notes(results, value.seen, *_near_guessing(results, wanted.statistic)),
     )
 
 
@@ -234,7 +252,7 @@ def _intervals(results: Results, wanted: Wanted) -> FigureDeclaration:
         tuple(panels),
         mark="whiskers",
         limits=results.limits(measure),
-        notes=_notes(results, value.seen, *missing),
+        notes=_notes(results, value.seen, *missing, *_near_guessing(results, measure.statistic)),
     )
 
 

@@ -153,8 +153,9 @@ def _cells(results: Results, request: Request) -> _Cells:
     """
     found: list[_Cell] = []
     terms: dict[str, str] = {}
-    sets, places = [], []
+    sets, places, left_out = [], [], list[str]()
     for group in results.groups:
+        place = group.title if len(results.groups) > 1 else ""
         by_label = {one.label: one for one in group.shown}
         answer = results.headline(group, request.statistic)
         estimates = {
@@ -171,12 +172,13 @@ def _cells(results: Results, request: Request) -> _Cells:
             found.append(_Cell(by_label[label], group, entry, estimate, letters))
         terms |= answer.terms
         sets += answer.columns
-        places += [group.title if len(results.groups) > 1 else ""] * len(answer.columns)
+        places += [place] * len(answer.columns)
+        left_out += [f"{place}: {one}" if place else one for one in answer.left_out]
     measured = {cell.entry.column for cell in found if cell.estimate is not None}
     if not request.columns:
         found = [cell for cell in found if cell.entry.column in measured]
     said = (*fsf_statistics.limits_of(sets, places), *fsf_statistics.rank_agreements(sets, places))
-    return _Cells(_chosen(found, request.columns), terms, said)
+    return _Cells(_chosen(found, request.columns), terms, (*said, *left_out))
 
 
 def _chosen(cells: list[_Cell], columns: Sequence[str]) -> list[_Cell]:
@@ -271,7 +273,8 @@ def _constant(names: Sequence[str], entries: Sequence[Entry], group_by: str) -> 
     return {
         place
         for place, name in enumerate(names)
-        if name not in ("method", group_by) and len({entry.row[place] for entry in entries}) == 1
+        if name not in ("method", _LETTERS, group_by)
+        and len({entry.row[place] for entry in entries}) == 1
     }
 
 

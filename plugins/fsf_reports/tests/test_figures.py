@@ -90,7 +90,7 @@ def test_gaps_are_those_of_the_headline(
 
 
 def test_other_measures_and_effective_robustness_are_figures_too(
-    one_shot: list[Path], methods: dict[str, api.Run]
+    one_shot: list[Path], methods: dict[str, api.Run], tmp_path: Path
 ) -> None:
     made = figure("intervals", one_shot, statistic="acc-gap")
     assert made.y_axis == "Acc gap (points)"
@@ -101,8 +101,11 @@ def test_other_measures_and_effective_robustness_are_figures_too(
     for point in drops.panels[0].series[0].points:
         own = methods[str(point.x)].estimates.get("acc-drop")
         assert point.y is None if own is None else same(point.y, own)
-    expected = fsf_statistics.effective_robustness(one_shot, "acc")
-    [series] = figure("robustness", one_shot, statistic="acc").panels[0].series
+    common = {**untrained(tmp_path), "tasks": 150}
+    more_shots = [api.run(method=name, shot=5, **common) for name in methods]
+    expected = fsf_statistics.effective_robustness(more_shots, "acc")
+    folders = [run.folder for run in more_shots]
+    [series] = figure("robustness", folders, statistic="acc").panels[0].series
     values = {str(point.x).partition(" (")[0]: point.y for point in series.points}
     assert list(values) == list(expected.values)
     assert all(same(values[label], one) for label, one in expected.values.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -17,7 +17,7 @@ from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.statistics.task_values import estimates_of_methods, values_of
-from fsframework.values import Estimate, label_in_arms
+from fsframework.values import Estimate, footnotes, label_in_arms
 
 __all__ = ["FEWEST_ORDERED", "Column", "columns_of", "main_of", "robustness_of"]
 
@@ -134,7 +134,7 @@ def columns_of(
     statistics: Mapping[str, Statistic],
     how: ComparisonOptions,
 ) -> tuple[list[Column], list[str]]:
-    """Return the columns of rows with equal tasks, and why others are left out.
+    """Return the columns of rows with equal tasks, and why others are left out, each a sentence.
 
     Gaps and drops rank the rows only if no two of them can be told apart in the control arm: a gap
     shrinks where a method knows little and where it knows all.
@@ -160,7 +160,7 @@ def columns_of(
             one = _column(kept, measure, statistic, how)
         except DataError as error:
             if not measure.relative:
-                left_out.append(f"{measure.name} is left out: {error}")
+                left_out.append(f"{measure.name} is left out: {error}.")
             continue
         main = statistics[list(statistics)[-1]].label or list(statistics)[-1]
         head = head_of(_label(first, measure, statistic), main)
@@ -169,7 +169,12 @@ def columns_of(
         control = first.contrast.arms[:1]
         alike = all(c.is_one_group for c in found if c.measure.arms == control)
         found = [replace(c, ranks=alike or not c.measure.is_gap) for c in found]
-        found += _robustness(by_label, statistics[list(statistics)[-1]], how, called)
+        if len(results) >= FEWEST_ORDERED:
+            robustness = _robustness(by_label, statistics[list(statistics)[-1]], how, called)
+            if isinstance(robustness, Column):
+                found.append(robustness)
+            else:
+                left_out.append(f"No robustness: {robustness}.")
     return found, left_out
 
 
@@ -178,23 +183,23 @@ def _robustness(
     statistic: Statistic,
     how: ComparisonOptions,
     called: Mapping[str, str],
-) -> Iterator[Column]:
-    """Yield the effective robustness of rows, if enough of them lie on a line."""
-    if len(results) < FEWEST_ORDERED:
-        return
+) -> Column | str:
+    """Return the effective robustness of rows, or why there is none."""
     from fsf_statistics.robustness import effective_robustness  # which imports scipy.stats
 
     try:
         found = effective_robustness(results, statistic, level=how.choice.level)
-    except (DataError, OptionError):
-        return
-    if len(found.values) >= FEWEST_ORDERED:
-        compared, missing = found.compared, found.left_out
-        name = "effective robustness"
-        yield Column(
-            "robustness", name, compared.measure, True, found.values, compared, called,
-            missing=missing,
-        )  # fmt: skip
+    except (DataError, OptionError) as error:
+        return str(error)
+    compared, missing = found.compared, found.left_out
+    if len(found.values) < FEWEST_ORDERED:
+        said = footnotes({called.get(label, label): [why] for label, why in missing.items()})
+        few = f"a table needs {FEWEST_ORDERED} methods on the line, not {len(found.values)}"
+        return "; ".join([few, *said])
+    return Column(
+        "robustness", "effective robustness", compared.measure, True, found.values, compared,
+        called, missing=missing,
+    )  # fmt: skip
 
 
 def _without_drop(found: Sequence[Column], measure: Measure) -> dict[str, str]:

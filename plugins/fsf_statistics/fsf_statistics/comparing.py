@@ -126,7 +126,7 @@ class MeasureComparison:
         task_set: what the tasks are called.
         values: of each method, with its own interval.
         pairs: every pair of methods, or each with the baseline.
-        groups: letters of each method, in the order of their values; two that share one cannot be
+        letters: of each method, in the order of their values; two that share one cannot be
             told apart, by Holm's p. Empty where there is a baseline.
         level: confidence level.
         notes: sentences on methods, next to those on pairs.
@@ -139,7 +139,7 @@ class MeasureComparison:
     task_set: str
     values: Mapping[str, Estimate]
     pairs: tuple[Pair, ...]
-    groups: Mapping[str, str]
+    letters: Mapping[str, str]
     level: float
     notes: tuple[str, ...] = ()
     other_scope: Mapping[str, Estimate] = field(default_factory=dict)
@@ -171,8 +171,8 @@ class MeasureComparison:
         """Return a method's value with its letters as text, empty if it has none."""
         if label not in self.values:
             return ""
-        group = self.groups.get(label, "")
-        return f"{self.values[label]}{f' ({group})' if group else ''}"
+        letters = self.letters.get(label, "")
+        return f"{self.values[label]}{f' ({letters})' if letters else ''}"
 
     @cached_property
     def _by_labels(self) -> Mapping[tuple[str, str], Pair]:
@@ -191,7 +191,7 @@ class MeasureComparison:
     def _tables(self) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
         """Yield title, columns and rows of two tables: of values and of pairs."""
         title = f"{self.measure.name} on {self.task_set}"
-        yield title, *table_of(self.values, "method", group=self.groups)
+        yield title, *table_of(self.values, "method", letter=self.letters)
         pairs = {f"{pair.first} − {pair.second}": pair for pair in self.pairs}
         p = {label: _number(pair.p_holm) for label, pair in pairs.items()}
         found = {label: pair.difference for label, pair in pairs.items()}
@@ -206,7 +206,7 @@ class MeasureComparison:
             "task_set": self.task_set,
             "level": self.level,
             "values": {label: value.to_json() for label, value in self.values.items()},
-            "groups": dict(self.groups),
+            "letters": dict(self.letters),
             "pairs": [pair.to_json() for pair in self.pairs],
             "notes": [*self.limits, *self.notes],
             "other_scope": {label: e.to_json() for label, e in self.other_scope.items()},
@@ -304,7 +304,7 @@ class Comparison:
             said = part.sentences
             lines += [f"note: {part.measure.name}: {note}" for note in said[:1]]
             lines += [f"and {len(said) - 1} more on {part.measure.name}"] * (len(said) > 1)
-        if any(part.groups for part in self.parts):
+        if any(part.letters for part in self.parts):
             lines.append("methods that share a letter cannot be told apart (Holm's p)")
         if any(part.scope == "closed" for part in self.parts):
             lines.append("closed: tasks share images, so the interval holds for this data set only")
@@ -670,6 +670,6 @@ def _limits(results: Sequence[MethodResult], gap: Measure, statistic: Statistic)
     """Yield what the gaps of methods do not say, as their headline does."""
     labels, arms = [one.label for one in results], [Measure(gap.statistic, (a,)) for a in gap.arms]
     control, tested = (compare_methods(labels, values_of(results, a, statistic)) for a in arms)
-    if len(set(control.groups.values())) > 1:
+    if len(set(control.letters.values())) > 1:
         yield f"The gaps do not rank these methods, whose {control.measure.name} differs."
     yield from limits_told({p.measure.name: p.values for p in (control, tested)}, gap.arms)

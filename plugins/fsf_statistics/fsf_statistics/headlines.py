@@ -71,12 +71,14 @@ class ComparedHeadline(Headline):
             limits.
         limits: what gaps do not rank, which values are near guessing or below it, and what that
             says of their gaps.
+        left_out: which measures are left out, and why; among the notes too.
     """
 
     table: HeadlineTable = field(default_factory=HeadlineTable)
     columns: tuple[tuple[Column, ...], ...] = ()
     terms: Mapping[str, str] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def near_guessing(self) -> tuple[str, ...]:
@@ -250,26 +252,26 @@ def _headline_of(
     labelled = dict(zip(_called(rows, row_names), rows, strict=True))
     label_of = {id(row.result): label for label, row in labelled.items()}
     grouped = sets_of([row.result for row in rows if row.result is not None])
+    facts = [facts_of(group[0]) for group in grouped]
+    apart = tasks_told_apart(facts) if len(grouped) > 1 else {}
+    places = [called({k: v[i] for k, v in apart.items()}) for i in range(len(grouped))]
     groups: list[list[Column]] = []
     left_out: dict[str, None] = {}
-    for group in grouped:
+    for group, place in zip(grouped, places, strict=True):
         own = [label_of[id(result)] for result in group]
         short = dict(zip(own, _called([labelled[o] for o in own], row_names), strict=True))
         columns, missing = columns_of(short, group, statistics, how)
         groups.append(columns)
-        left_out.update(dict.fromkeys(missing))
+        left_out |= dict.fromkeys(f"{place}: {one}" if place else one for one in missing)
     if not any(groups) and left_out:
-        raise DataError("nothing can be measured: " + "; ".join(left_out))
-    facts = [facts_of(group[0]) for group in grouped]
-    apart = tasks_told_apart(facts) if len(grouped) > 1 else {}
-    places = [called({k: v[i] for k, v in apart.items()}) for i in range(len(grouped))]
+        raise DataError(f"nothing can be measured: {' '.join(left_out)}".removesuffix("."))
     if ranked:
         order = [label for columns in groups if columns for label in _order(columns)]
         labelled = {label: labelled[label] for label in dict.fromkeys([*order, *labelled])}
     found = _assembled(labelled, row_names, groups, places)
     if facts and all(one.get("placebo") == "true" for one in facts):
         found = replace(found, sentences=(PLACEBO, *found.sentences))
-    return replace(found, notes=(*found.notes, *left_out))
+    return replace(found, notes=(*found.notes, *left_out), left_out=tuple(left_out))
 
 
 def _called(rows: Sequence[HeadlineRow], heads: Sequence[str]) -> list[str]:
@@ -317,7 +319,7 @@ def _assembled(
                 one = HeadlineEntry(row.names, head, label, own, mark=mark)
             entries.append(one)
     ranked = [
-        (column.values, column.compared.groups)
+        (column.values, column.compared.letters)
         for columns in groups
         if (column := robustness_of(columns)) is not None and column.compared is not None
     ]

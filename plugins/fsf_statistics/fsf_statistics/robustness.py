@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult, joined_over_seeds
 from fsframework.statistics.task_values import TaskValues, estimates_of_methods, values_of
-from fsframework.values import Estimate, FloatArray, html_table, text_table
+from fsframework.values import Estimate, FloatArray, footnotes, html_table, text_table
 
 __all__ = [
     "EDGE",
@@ -86,7 +87,7 @@ class EffectiveRobustness:
     @property
     def letters(self) -> Mapping[str, str]:
         """Letters of each model; two that share one cannot be told apart."""
-        return self.compared.groups
+        return self.compared.letters
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -112,7 +113,7 @@ class EffectiveRobustness:
         }
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
-        head = ["method", "control", "tested", "predicted", "beyond it", "group", "without one"]
+        head = ["method", "control", "tested", "predicted", "beyond it", "letter", "without one"]
         rows = []
         for label, one in self.values.items():
             low, high = (f"{100 * end:z.1f}".replace("-", "−") for end in self.spans[label])
@@ -159,8 +160,10 @@ def effective_robustness(
     and ``spans`` shows how much a single one matters.
 
     Not on the line are models with a value within ``EDGE`` of 0 or 1, where the logit says
-    nothing, and those near guessing in the control arm (``Estimate.near_guessing``), by Acc or by
-    the statistic: they have nothing to lose.
+    nothing; those near guessing in the control arm (``Estimate.near_guessing``), by Acc or by
+    the statistic: they have nothing to lose; and those near guessing in the tested arm: they have
+    little left to lose, so that they would bend the line. A model whose whole interval in the
+    tested arm is below guessing has no such floor and is on the line.
 
     Args:
         runs: as ``fsframework.compare`` takes them; runs that differ only in their training seed
@@ -217,8 +220,7 @@ def effective_robustness(
     known = estimates_of_methods(labels, accuracy, how)
     left_out = {}
     for label in labels:
-        guesses = control[label].near_guessing or known[label].near_guessing
-        if why := _why_not(control[label].value, tested[label].value, guesses=guesses):
+        if why := _why_not(control[label], tested[label], known[label]):
             left_out[label] = why
     kept = [place for place, label in enumerate(labels) if label not in left_out]
     if len(kept) < FEWEST_ON_LINE:
@@ -232,21 +234,29 @@ def effective_robustness(
 
 
 def _too_few(number: int, left_out: Mapping[str, str]) -> str:
-    said = "".join(f"; {label} is not on the line: {why}" for label, why in left_out.items())
+    said = footnotes({label: [why] for label, why in left_out.items()})
     return (
         f"effective robustness needs at least {FEWEST_ON_LINE} models for a line through their "
-        f"accuracies, not {number}{said}"
+        f"accuracies, not {number}{''.join(f'; {one}' for one in said)}"
     )
 
 
-def _why_not(control: float, tested: float, *, guesses: bool) -> str:
-    """Return why a model is not on the line, or an empty text."""
-    if guesses:
-        return "it is near guessing in the control arm"
-    for value, arm in ((control, "control"), (tested, "tested")):
+def _why_not(control: Estimate, tested: Estimate, accuracy: Estimate) -> str:
+    """Return why a model is not on the line, or an empty text.
+
+    Args:
+        control: the statistic in the control arm; ``tested`` that in the other.
+        accuracy: Acc in the control arm.
+    """
+    if control.near_guessing or accuracy.near_guessing:
+        return "near guessing in the control arm"
+    for value, arm in ((control.value, "control"), (tested.value, "tested")):
         if min(value, 1 - value) < EDGE:
             end = "floor" if value < EDGE else "ceiling"
             return f"{100 * value:.1f} % in the {arm} arm is at the {end}"
+    # Not what only a wide interval leaves possible.
+    if replace(tested, low=nan, high=nan).near_guessing and not tested.below_guessing:
+        return "near guessing in the tested arm"
     return ""
 
 

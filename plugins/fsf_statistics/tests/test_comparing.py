@@ -216,7 +216,7 @@ def test_a_difference_without_spread_has_no_p(interval: str) -> None:
         assert pair.direct in "+0"
         assert pair.paired == "0"
         assert "10 % in all 20 tasks" in pair.note or "20 %" in pair.note
-    assert set(found.groups.values()) == {"a"}
+    assert set(found.letters.values()) == {"a"}
 
 
 def test_constant_accuracies_conclude_nothing_directly() -> None:

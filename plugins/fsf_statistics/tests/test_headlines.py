@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -111,7 +112,7 @@ def test_only_what_differs_from_the_whole_best_group_is_called_worse() -> None:
     missed = {"a": [0] * 40, "b": [1] * 3 + [0] * 37, "c": [0] * 3 + [1] * 7 + [0] * 30}
     missed["d"] = [1, 2] * 20
     results = [result(name, {"random": own}) for name, own in missed.items()]
-    letters = fsf.compare(results, "wacc-random")["wacc-random"].groups
+    letters = fsf.compare(results, "wacc-random")["wacc-random"].letters
     assert letters == {"a": "a", "b": "ab", "c": "b", "d": "c"}
     [sentence] = told(*results).sentences
     assert sentence.startswith("a and b are one group with the best wAcc-R, ")
@@ -128,7 +129,7 @@ def test_letters_of_gaps_begin_at_the_smallest_and_small_p_are_said_to_be_small(
         ],
         "wacc-gap",
     )["wacc-gap"]
-    assert found.groups == {"even": "a", "leaner": "b"}
+    assert found.letters == {"even": "a", "leaner": "b"}
     assert "<0.001" in repr(found)
 
 
@@ -262,7 +263,7 @@ def test_the_interval_of_a_drop_is_that_of_a_ratio() -> None:
     assert drop.share
 
 
-MISSED = {"a": (6, 14), "b": (10, 20), "c": (14, 25), "d": (20, 30), "e": (22, 34), "f": (24, 37)}
+MISSED = {"a": (6, 14), "b": (10, 20), "c": (14, 23), "d": (18, 25), "e": (22, 34), "f": (24, 37)}
 """Of the 48 queries of the worst classes of 12 tasks, those that a method misses in each arm."""
 
 
@@ -299,11 +300,24 @@ def test_enough_methods_are_ordered_by_effective_robustness_with_letters() -> No
     assert any(limit.startswith("No robustness of g") for limit in found.limits)
     assert "robustness" in found.terms
     assert "robustness" not in told(*results[:5]).table.columns
+    assert not told(*results[:5]).left_out
+
+
+def test_without_enough_methods_on_the_line_a_note_says_why() -> None:
+    guessing = result("g", {"random": [3, 2] * 6, "biased": [3] * 12})
+    for given, n_on_line in ((six()[:5], 5), (six()[:2], 2)):
+        others = [replace(guessing, label=f"g{n}") for n in range(7 - len(given))]
+        found = told(*given, *others)
+        assert "robustness" not in found.table.columns
+        [why] = found.left_out
+        assert why in found.notes
+        assert f"not {n_on_line}; g0, g1" in why
+        assert "near guessing in the control arm" in why
 
 
 def test_how_alike_two_sets_of_tasks_rank_methods() -> None:
     other = dict(
-        zip(MISSED, [(8, 14), (12, 16), (16, 27), (20, 27), (22, 30), (24, 39)], strict=True)
+        zip(MISSED, [(8, 14), (12, 16), (16, 25), (18, 23), (22, 35), (24, 39)], strict=True)
     )
     there = [
         result(name, {"random": _missed(random), "biased": _missed(biased)}, seed=1)

@@ -160,7 +160,7 @@ def test_intervals_carry_the_tasks_and_seeds_of_every_model(paired: bool, seeds)
 
 def test_models_that_cannot_be_told_apart_share_a_letter() -> None:
     found = effective_robustness(
-        models((0.3, 0.25), (0.5, 0.45), (0.6, 0.55), (0.7, 0.65), (0.8, 0.76), (0.6, 0.2)), "acc"
+        models((0.4, 0.35), (0.5, 0.45), (0.6, 0.55), (0.7, 0.65), (0.8, 0.76), (0.75, 0.3)), "acc"
     )
     assert list(found.values)[-1] == "f"
     assert found.values["f"].high < 0
@@ -181,22 +181,27 @@ def test_a_model_far_from_the_others_and_a_curve_are_said() -> None:
 
 def test_models_at_an_end_or_near_guessing_are_left_out_and_said() -> None:
     usual = (0.5, 0.4), (0.6, 0.5), (0.8, 0.6)
-    found = effective_robustness(models(*usual, (0.7, 0.0), (1.0, 0.9), (0.22, 0.22)), "acc")
-    assert list(found.left_out) == ["d", "e", "f"]
+    left_out = (0.7, 0.0), (1.0, 0.9), (0.22, 0.22), (0.7, 0.22)
+    found = effective_robustness(models(*usual, *left_out), "acc")
+    assert list(found.left_out) == ["d", "e", "f", "g"]
     assert sorted(found.values) == ["a", "b", "c"]
     assert "floor" in found.left_out["d"]
     assert "ceiling" in found.left_out["e"]
-    assert "near guessing" in found.left_out["f"]
+    assert "near guessing in the control arm" in found.left_out["f"]
+    assert "near guessing in the tested arm" in found.left_out["g"]
     alone = effective_robustness(models(*usual), "acc")
     assert found.values["a"].value == pytest.approx(alone.values["a"].value)
     assert "not on the line" in repr(found)
+    # What misleads a model below guessing goes on to mislead it: no floor.
+    misled = effective_robustness(models(*usual, (0.7, 0.08)), "acc")
+    assert list(misled.values)[-1] == "d"
 
 
 @pytest.mark.parametrize(
     ("shares", "message"),
     [
         (((0.5, 0.4), (0.6, 0.5)), "at least 3 models .*, not 2"),
-        (((0.5, 0.4), (0.6, 0.5), (1.0, 0.5)), "not 2; c is not on the line"),
+        (((0.5, 0.4), (0.6, 0.5), (1.0, 0.5)), "not 2; c: 100.0 %"),
         (((0.5, 0.4), (0.5, 0.5), (0.5, 0.3)), "the same control accuracy"),
     ],
 )

@@ -57,7 +57,7 @@ def _lettered(
     leading = next(iter([*ranking, *columns]), None)
     if leading is None or leading.compared is None:
         return board
-    letters = leading.compared.groups
+    letters = leading.compared.letters
     entries = tuple(
         dataclasses.replace(one, row=(*one.row, letters.get(one.about["row"], "")))
         for one in board.entries

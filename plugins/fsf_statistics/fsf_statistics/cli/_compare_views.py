@@ -84,7 +84,7 @@ def tables_of(
             tables += [values_table(one) for one in (parts, other and [other]) if one]
         if "pairs" in shown:
             tables.append(pairs_table(parts))
-        if "matrix" in shown and not several and parts[0].groups:
+        if "matrix" in shown and not several and parts[0].letters:
             tables.append(_matrix(parts[0], other))
         notes += [note for part in parts for note in comparison_notes(part, several)]
         if other is not None:
@@ -119,7 +119,7 @@ def _changes(comparison: MeasureComparison, beside: MeasureComparison) -> str:
 def _matrix(comparison: MeasureComparison, beside: MeasureComparison | None) -> ComparisonTable:
     from fsf_statistics.comparing import direct_sign
 
-    labels = list(comparison.groups or comparison.values)
+    labels = list(comparison.letters or comparison.values)
     by_scope = {one.scope: one for one in (beside, comparison) if one is not None}
     paired = by_scope.get("open", comparison)
 

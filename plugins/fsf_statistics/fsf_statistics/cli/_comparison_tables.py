@@ -30,7 +30,7 @@ SIGNS = {"+": "+", "-": "−", "0": "0"}
 READ_WITH = ("interval", "tasks", "images")
 """Columns that are needed to read a value."""
 
-_GROUPS = "methods that share a letter cannot be told apart (Holm's p over all pairs)"
+_LETTERS = "methods that share a letter cannot be told apart (Holm's p over all pairs)"
 _PAIRS = (
     "p two-sided; Holm and BH adjusted for all pairs on the same tasks; r correlation over tasks; "
     "verdict by Holm"
@@ -52,12 +52,12 @@ def values_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
     """Return the methods' own values in one measure, on one or several sets of tasks."""
     several, name = len(parts) > 1, parts[0].measure.name
     over_seeds = _over_seeds(parts)
-    grouped = any(part.groups for part in parts)
+    lettered = any(part.letters for part in parts)
     rows = []
     for part in parts:
         start: tuple[str, ...] = (part.task_set,) if several else ()
-        for label in part.groups or part.values:
-            letters: tuple[str, ...] = (part.groups[label],) if grouped else ()
+        for label in part.letters or part.values:
+            letters: tuple[str, ...] = (part.letters[label],) if lettered else ()
             value = part.values[label]
             seeds = (value.between_seeds, str(value.n_seeds)) if over_seeds else ()
             rows.append((*start, label, _number(value), *letters, *seeds, *_read_with(value)))
@@ -70,12 +70,12 @@ def values_table(parts: Sequence[MeasureComparison]) -> ComparisonTable:
             *(("tasks of",) if several else ()),
             "method",
             name,
-            *(("group",) if grouped else ()),
+            *(("letter",) if lettered else ()),
             *(("between seeds", "seeds") if over_seeds else ()),
             *READ_WITH,
         ),
         tuple(rows),
-        (_GROUPS,) if grouped else (),
+        (_LETTERS,) if lettered else (),
     )
 
 
