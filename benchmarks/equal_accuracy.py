@@ -1,15 +1,15 @@
 """Do methods that learn without labels lean more than methods with labels that know as much?
 
 Run ``python benchmarks/equal_accuracy.py RUNS`` after the grids of ``methods.toml`` and
-``equal_accuracy.toml``, or those of CIFAR-FS. For each data set it prints the effective robustness
-(``fsf_statistics.effective_robustness``) of each method without labels, and of the methods with
-labels that were trained to the end, beyond one line through all of them, the short trainings
-included: what a model has in biased tasks beyond what models of its control accuracy have. Then
-the mean of each kind, and the difference of the two, with methods as the unit: 95 % intervals by
-Student and Welch, which speak of other methods of the kind.
+``equal_accuracy.toml``, or those of CIFAR-FS. Each method with labels is a path: trained for longer
+and longer, it passes the control accuracies of the methods without labels. Where the path has the
+control accuracy of a method without labels, between two lengths of training by a straight line over
+logits, its accuracy in the other arm is what labels leave at equal accuracy.
 
-The line is that of all runs of the data set whose methods are compared. ``--statistic acc`` takes
-Acc in place of wAcc.
+For each data set it prints, for every method without labels, its accuracy in both arms and by how
+many points that in the other arm exceeds the paths', on average and from the least to the most.
+Then the mean over the methods without labels, with Student's 95 % interval over them: it speaks of
+other methods without labels beside these with labels. ``--statistic acc`` takes Acc, not wAcc.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ import argparse
 from collections import defaultdict
 
 import numpy as np
+from scipy import special
 
-import fsf_statistics
 import fsframework as fsf
-from fsframework.errors import DataError
+from fsf_statistics import mean_interval
 
 WITH = ("protonet", "matchingnet", "relationnet", "r2d2", "baseline")
 WITHOUT = ("simclr", "moco", "unisiam", "psco", "beclr")
-SHORT = 10  # steps per epoch of the trainings that are stopped early
-FEWEST_SHORT = 5  # trainings that were stopped early, below which a data set is left out
+
+Point = tuple[float, float]
+"""Control and other accuracy of a model, in 0..1."""
 
 
 def main() -> None:
@@ -37,59 +38,55 @@ def main() -> None:
         "--statistic", default="wacc", choices=["acc", "wacc"], help="(%(default)s)"
     )
     asked = parser.parse_args()
-    for data, models in models_of(asked.runs).items():
-        if sum("updates" in label for label in models) < FEWEST_SHORT:
+    for data, points in points_of(asked.runs, asked.statistic).items():
+        paths = {name: sorted(points[name]) for name in WITH if len(points[name]) > 1}
+        if not paths:
             continue
-        print(f"\n{data}: {len(models)} models")
-        try:
-            print_table(fsf_statistics.effective_robustness(models, asked.statistic))
-        except DataError as error:
-            print(error)
+        print(
+            f"\n{data}\n{'method':10}{'control':>9}{'other':>8}{'beyond':>8}  of {len(paths)} paths"
+        )
+        beyond = []
+        for name in WITHOUT:
+            for control, other in points[name]:
+                found = [
+                    100 * (other - at)
+                    for path in paths.values()
+                    if (at := on_path(path, control)) is not None
+                ]
+                if found:
+                    beyond.append(np.mean(found))
+                    print(
+                        f"{name:10}{100 * control:9.1f}{100 * other:8.1f}{beyond[-1]:8.1f}  "
+                        f"{min(found):.1f} to {max(found):.1f}, {len(found)} pass it"
+                    )
+        if len(beyond) > 1:
+            value, low, high = mean_interval(np.array(beyond))
+            print(f"{'mean':27}{value:8.1f}  ({low:.1f} to {high:.1f})")
 
 
-def models_of(folder: str) -> dict[str, dict[str, fsf.Run]]:
-    """Return the finished runs of the study, joined over seeds, by data set and label."""
-    found: dict[str, dict[str, fsf.Run]] = defaultdict(dict)
+def points_of(folder: str, statistic: str) -> dict[str, dict[str, list[Point]]]:
+    """Return the models of the study by data set and method."""
+    found: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     runs = [run for run in fsf.runs(folder) if run.record.status == "finished"]
     for run in fsf.Runs(runs).over_seeds():
         method, data = run.record.method.called, run.record.components["dataset"]
-        stage = run.record.stages[0].options
-        whole = run.record.settings["recipe"] == "quick" and stage["steps"] != SHORT
-        if method in WITHOUT or (method in WITH and whole):
-            label = method
-        elif method in WITH or stage["epochs"] == 0:
-            label = f"{method}, {stage['epochs'] * stage['steps']} updates"
-        else:
-            continue
-        options = ", ".join(f"{name} {value}" for name, value in data.options.items())
-        found[f"{data.name}, {options}"][label] = run
+        if method in (*WITH, *WITHOUT):
+            options = ", ".join(f"{name} {value}" for name, value in data.options.items())
+            control, other = (run.estimates[f"{statistic}-{arm}"].value for arm in run.tasks)
+            found[f"{data.name}, {options}"][method].append((control, other))
     return found
 
 
-def print_table(found: fsf_statistics.EffectiveRobustness) -> None:
-    """Print the models that were trained to the end, and the means of both kinds."""
-    print(f"{'method':14}{'control':>16}{'other':>16}{'beyond the line':>18}")
-    for label in (*WITH, *WITHOUT):
-        if label in found.values:
-            row = found.control[label], found.tested[label], found.values[label]
-            print(f"{label:14}{row[0]!s:>16}{row[1]!s:>16}{row[2]!s:>18}")
-        elif label in found.left_out:
-            print(f"{label:14}not on the line: {found.left_out[label]}")
-    kinds = [
-        np.array([100 * found.values[label].value for label in kind if label in found.values])
-        for kind in (WITH, WITHOUT)
-    ]
-    if min(map(len, kinds)) < 2:
-        print("too few methods for a mean")
-        return
-    with_labels, without = kinds
-    for name, parts in {
-        "with labels": (with_labels,),
-        "without labels": (without,),
-        "without - with": (without, -with_labels),
-    }.items():
-        value, low, high = fsf_statistics.mean_interval(*parts)
-        print(f"{name:46}{value:9.1f} ({low:.1f} to {high:.1f})")
+def on_path(path: list[Point], control: float) -> float | None:
+    """Return the other accuracy where a path has a control accuracy; ``None`` if it never has.
+
+    Args:
+        path: models of one method, by their control accuracy.
+    """
+    x, y = special.logit(np.clip(path, 0.002, 0.998)).T
+    if not x[0] <= special.logit(control) <= x[-1]:
+        return None
+    return float(special.expit(np.interp(special.logit(control), x, y)))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 from _options import positive
@@ -141,9 +142,9 @@ def misled(n: int, shape: str, replicates: int, arms: Arms) -> tuple[float, floa
     return away, farthest, noted / replicates
 
 
-def near_guessing(values: Array) -> bool:
-    """Return whether nothing can be read from the mean of values per task."""
-    mean, low, high = mean_interval(values)
+def near_guessing(values: Array, *, in_doubt: bool) -> bool:
+    """Return whether the mean of values per task is near guessing, or in doubt may be."""
+    mean, low, high = mean_interval(values) if in_doubt else (values.mean(), math.nan, math.nan)
     one = Estimate("wacc", mean, low, high, 0.95, "closed", paired=False, estimator="student-t",
                    n_tasks=len(values), n_images=0, share=True, guessing=GUESSING)  # fmt: skip
     return one.near_guessing
@@ -158,8 +159,8 @@ def at_guessing(n: int, loss: float, replicates: int) -> tuple[float, float, flo
         lost = special.expit(0.9 * special.logit(known) - loss)
         control, tested = (GUESSING + (1 - GUESSING) * share for share in (known, lost))
         every = cells_of(rng, (control, tested), 1, 600, 0.0)
-        every = [one for one in every if not near_guessing(one.control[0])]
-        kept = [one for one in every if not near_guessing(one.tested[0])]
+        every = [one for one in every if not near_guessing(one.control[0], in_doubt=True)]
+        kept = [one for one in every if not near_guessing(one.tested[0], in_doubt=False)]
         if len(kept) < 6:
             continue
         tables += 1

@@ -371,10 +371,10 @@ class RunRecord:
             called: the run, as the error names it.
 
         Raises:
-            OptionError: it holds accuracies measured elsewhere.
+            OptionError: it holds only tasks, or accuracies measured elsewhere.
         """
         if self.method is None or self.backbone is None:
-            raise OptionError(f"{called}: holds accuracies measured elsewhere, and no model")
+            raise OptionError(f"{called}: holds tasks or accuracies, and no model")
         return {"backbone": self.backbone.to_tree(), "method": self.method.to_tree()}
 
     @property

@@ -49,7 +49,7 @@ def open_images(experiment: Experiment, session: Session) -> OpenedImages:
     """
     dataset: Dataset = experiment.dataset.create()
     split = _usual_split(experiment, session, dataset)
-    pool, _ = with_words(dataset.pool(split), split, experiment, dataset, session, needed=True)
+    pool, _ = with_words(split, experiment, dataset, session, needed=True)
     return OpenedImages(dataset, split, pool)
 
 
@@ -94,14 +94,13 @@ def open_tasks(
         arm: of a run or a task set; by default the tasks under test.
 
     Raises:
-        DataError: the file is damaged, or belongs to other images or other words.
+        DataError: the file is damaged, or belongs to other images, words or contexts.
     """
     place = packaged(Path(file))
     arms, dataset = read_arms(place), experiment.dataset.create()
     tasks = arms.of(arm)
     tied = tasks.attributes_fingerprint is not None and not (place / "words.parquet").exists()
-    needed = tied or experiment.detector is not None
-    opened = pool_of_tasks(arms, place, str(file), experiment, dataset, session, needed)
+    opened = pool_of_tasks(arms, place, str(file), experiment, dataset, session, tied)
     return tasks, OpenedImages(dataset, *opened[:2])
 
 

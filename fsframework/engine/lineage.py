@@ -291,7 +291,7 @@ def _of_training(tested: UnderTest, trained: Sequence[TrainedOn]) -> Iterator[st
         same_name = name == tested.name
         sources = {_spelt(name), *map(_spelt, one.images_from)}
         shared = [source for source in tested.sources if source in sources]
-        if same_name and not tested.published and one.place != tested.place:
+        if same_name and not tested.published and one.place not in ("", tested.place):
             continue  # other images, read in the same way
         if not (same_name or (shared and tested.published)):
             continue

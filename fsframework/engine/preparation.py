@@ -21,6 +21,7 @@ from fsframework.engine.stages import Stage, changed_options, stage_digests
 from fsframework.engine.tasks import (
     FEWEST_WAYS,
     allows,
+    check_columns,
     check_tasks,
     draw_arms,
     fitted,
@@ -192,8 +193,7 @@ def training_words(
     if not experiment.learns_words:
         return None, ()
     _demand_words(experiment, dataset, "training")
-    how = "train", experiment, dataset, session
-    pool, notes = with_words(dataset.pool("train"), *how, needed=True)
+    pool, notes = with_words("train", experiment, dataset, session, needed=True)
     return pool.attributes, tuple(f"training images: {note}" for note in notes)
 
 
@@ -379,21 +379,14 @@ def detection_of(
 
 
 def with_words(
-    pool: ImagePool,
-    split: str,
-    experiment: Experiment,
-    dataset: Dataset,
-    session: Session,
-    *,
-    needed: bool,
+    split: str, experiment: Experiment, dataset: Dataset, session: Session, *, needed: bool
 ) -> tuple[ImagePool, tuple[str, ...]]:
     """Return the images of a split with their words, and what a reader must know about these.
 
     Args:
-        pool: of the split.
         needed: whether they need words; if not, they have words only if those are given.
     """
-    asked = experiment.settings
+    pool, asked = dataset.pool(split), experiment.settings
     if needed or asked.attributes is not None:
         detection = detection_of(experiment, dataset, split, session)
         return pool_with_attributes(pool, asked, session.reporter, detection)
@@ -498,12 +491,9 @@ def _demand_splits(experiment: Experiment, splits: Sequence[str]) -> None:
 
 
 def _why_all(dataset: Dataset) -> str:
-    splits = dataset.splits
-    if "test" in splits:
-        size = size_text(dataset.pool("test"))
-        reason = f"nothing is trained, and the split test has only {size}"
-    else:
-        reason = f"the data set has no split test (its splits: {' and '.join(splits)})"
+    reason = f"the data set has no split test (its splits: {' and '.join(dataset.splits)})"
+    if "test" in dataset.splits:
+        reason = f"nothing is trained and the split test has only {size_text(dataset.pool('test'))}"
     return f"{reason}: the tasks use all images"
 
 
@@ -513,8 +503,7 @@ def _demand_labels(dataset: Dataset, split: str) -> None:
     Raises:
         DataError: some have none.
     """
-    lacking = dataset.unlabelled if split == "all" else dataset.unlabelled & {split}
-    if lacking:
+    if lacking := (dataset.unlabelled if split == "all" else dataset.unlabelled & {split}):
         names = " and ".join(sorted(lacking))
         raise DataError(
             f"the images of the split {names} have no labels, so no tasks can be drawn from them"
@@ -533,7 +522,7 @@ def _drawn_from(
     if needs:
         # Before a detector processes every image: the labels must allow what needs no words.
         fitted(sampler, split, bare, lambda s: draw_arms(registry, s, bare, *drawn, words=False))
-    pool, notes = with_words(bare, split, experiment, dataset, session, needed=needs)
+    pool, notes = with_words(split, experiment, dataset, session, needed=needs)
     other, arms, note = fitted(sampler, split, pool, lambda s: draw_arms(registry, s, pool, *drawn))
     if other is not sampler:
         experiment = with_way(experiment, other)
@@ -554,7 +543,7 @@ def tasks_of_file(
 
     Raises:
         OptionError: a sampler or its options are given as well as the file.
-        DataError: the tasks belong to other data or other words.
+        DataError: the tasks belong to other data or other words, or were drawn by other contexts.
     """
     called = argument("task_file", str(experiment.given.get("task_file", file)))
     if "sampler" in experiment.given or "tasks" in experiment.given:
@@ -566,8 +555,7 @@ def tasks_of_file(
     needs = experiment.method.create().needs_words and not (file / "words.parquet").exists()
     if needs:
         _demand_words(experiment, dataset, "support")
-    opened = dataset, session, needs or experiment.detector is not None
-    split, pool, notes = pool_of_tasks(arms, file, called, experiment, *opened)
+    split, pool, notes = pool_of_tasks(arms, file, called, experiment, dataset, session, needs)
     if trains:
         _demand_splits(experiment, list(dataset.splits))
     if split != "test":
@@ -588,18 +576,21 @@ def pool_of_tasks(
 
     Args:
         file: of the tasks; ``called`` as messages name it.
-        needed: whether words must be read or detected; if not, they may be in a run's folder.
+        needed: whether words must be read or detected, as they are if a detector is given; if not,
+            they may be in a run's folder.
 
     Raises:
-        DataError: the tasks belong to other data or other words.
+        DataError: the tasks belong to other data or other words, or were drawn by other contexts.
     """
     splits, digest = candidate_splits(experiment, dataset), arms.tested.key_digest
     # Tasks of none of these splits are refused below.
     matching = (one for one in splits if dataset.pool(one).key_digest == digest)
     split = next(matching, splits[0]) if len(splits) > 1 else splits[0]
-    how = split, experiment, dataset, session
-    pool, notes = with_words(dataset.pool(split), *how, needed=needed)
+    needed = needed or experiment.detector is not None
+    pool, notes = with_words(split, experiment, dataset, session, needed=needed)
     check_tasks(arms, pool, called)
+    if (images := file / "images.parquet").exists():
+        check_columns(arms.tested, pool, ImagePool.load(images), called)
     if pool.attributes is None and (own := file / "words.parquet").exists():
         pool = pool.with_attributes(AttributeTable.load(own))
         check_tasks(arms, pool, own)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import ne
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -39,6 +40,7 @@ __all__ = [
     "QUERIES",
     "SHAPE",
     "allows",
+    "check_columns",
     "check_tasks",
     "draw_arms",
     "fitted",
@@ -223,6 +225,26 @@ def check_tasks(arms: Arms, pool: ImagePool, called: str | Path) -> None:
             raise DataError(
                 f"{called}: these tasks were drawn with another attribute table: fingerprint "
                 f"{own[:12]}, not {words[:12]}"
+            )
+
+
+def check_columns(tasks: TaskSet, pool: ImagePool, drawn_from: ImagePool, called: str) -> None:
+    """Check that images have the contexts, or other metadata, that their tasks were drawn by.
+
+    Args:
+        pool: with the keys of ``drawn_from``, and perhaps without the columns. Those compared are
+            the ones that options of the sampler name.
+        called: the file of the tasks, as messages name it.
+
+    Raises:
+        DataError: an image has another value.
+    """
+    options = {value for value in tasks.options.values() if isinstance(value, str)}
+    for name in sorted(options & pool.metadata.keys() & drawn_from.metadata.keys()):
+        if changed := sum(map(ne, pool.metadata[name], drawn_from.metadata[name])):
+            raise DataError(
+                f"{called}: {changed:,} of {len(pool):,} images have another {name} than those "
+                "that the tasks were drawn from"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from safetensors.torch import save_file
 
 from fsframework.interfaces import About
 from fsframework.values import footnotes
-from tests.toys import Blobs, TinyBackbone, run, weights
+from tests.toys import Blobs, TinyBackbone, image_folder, run, weights
 
 CERTAIN = "the classes under test are not new to these weights"
 PERHAPS = "the classes under test may not be new to these weights"
@@ -135,6 +136,19 @@ def test_of_too_many_classes_to_list_the_options_are_compared(
     monkeypatch.setattr("fsframework.engine.lineage._MOST_CLASSES", 0)
     (note,) = said(dataset["name"], training=trained(dataset))
     assert changed in note
+
+
+def test_data_at_a_place_that_is_not_told_may_be_those_of_the_same_name(tmp_path: Path) -> None:
+    here, there = (f"folder:{image_folder(tmp_path / one / 'birds', 'abcdefghi')}" for one in "xy")
+    small: dict[str, Any] = {"shot": 1, "queries": 2, "split": "train"}
+    model = run(dataset=here, tasks=4, training=ONCE, **small)
+    start = {"training": {"epochs": 0, "init_from": model.folder}}
+    assert said(there, **start, **small) == []
+    seen = tuple(dataclasses.replace(one, place="") for one in model.record.data.trained_on)
+    data = dataclasses.replace(model.record.data, trained_on=seen)
+    dataclasses.replace(model.record, data=data).save(model.folder)
+    [note] = said(there, **start, **small, task_seed=1)
+    assert note.endswith(CERTAIN)
 
 
 def test_weights_bring_along_what_their_run_had_seen(tmp_path: Path) -> None:

@@ -193,3 +193,13 @@ def test_all_packages_and_the_examples_work_without_the_repository(tmp_path: Pat
     shutil.copyfile(ROOT / "examples" / "mine.py", tmp_path / "mine.py")
     for method in (("nearest-shot",), ("mine", "--plugin", "mine.py")):
         environment.fsf("run", "--method", *method, *QUICK)
+    environment.fsf("tasks", "show", "cub/fewstab-5w1s-v1")
+    published = ("runs", "publish", told["folder"], "toy/renet", "--licence", "MIT", "--to")
+    environment.fsf(*published, "fsf-weights-toy")
+    [wheel] = release.build(tmp_path / "weights", folders=[tmp_path / "fsf-weights-toy"])
+    assert metadata_of(wheel)[0]["License-File"] == "LICENSE"
+    environment.install([wheel])
+    again = json.loads(
+        environment.fsf("run", "--model", "toy/renet", "--sampler", "fewstab", *QUICK[:8], "--json")
+    )
+    assert again["estimates"] == told["estimates"]

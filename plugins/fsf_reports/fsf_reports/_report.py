@@ -83,7 +83,8 @@ class Report:
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
             raise OptionError(f"{argument('output', str(path))}: must end in .html")
-        content = self.html
+        with contained():
+            content = self.writer.write(dataclasses.replace(self.page, folder=path.parent))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic_write(path, content)

@@ -220,6 +220,22 @@ def test_tables_filter_and_copy_what_is_shown(page: Page) -> None:
     assert len(_column(page, table, 0)) > len(rows)
 
 
+def test_tables_of_several_sets_of_tasks_are_filtered_by_their_names(
+    browser: Browser, report: tuple[Path, Report], tmp_path: Path
+) -> None:
+    part = next(one for one in report[1].page.parts if one.name == "leaderboard")
+    board = next(one for one in part.blocks if isinstance(one, TableDeclaration))
+    names = [f"Leaderboard: birds, 5-way {shot}-shot" for shot in (1, 5)]
+    blocks = tuple(dataclasses.replace(board, name=name) for name in names)
+    shown = dataclasses.replace(report[1].page, parts=(dataclasses.replace(part, blocks=blocks),))
+    page = Opened(
+        browser, dataclasses.replace(report[1], page=shown).save(tmp_path / "two.html")
+    ).page
+    page.get_by_label("Filter tables").fill("birds 5-shot")
+    tables = page.locator("section > .table")
+    assert [tables.nth(i).is_visible() for i in range(2)] == [False, True]
+
+
 def test_tasks_begin_with_the_worst(page: Page, report: tuple[Path, Report]) -> None:
     run = report[1].page.runs[0]
     assert run.outcomes is not None

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +161,8 @@ def effective_robustness(
 
     Not on the line are models with a value within ``EDGE`` of 0 or 1, where the logit says
     nothing; those near guessing in the control arm (``Estimate.near_guessing``), by Acc or by
-    the statistic: they have nothing to lose; and those near guessing in the tested arm: they have
-    little left to lose, so that they would bend the line. A model whose whole interval in the
+    the statistic: they have nothing to lose; and those whose value in the tested arm is near
+    guessing: they have little left to lose, so that they would bend the line. A model whose whole interval in the
     tested arm is below guessing has no such floor and is on the line.
 
     Args:
@@ -253,7 +254,8 @@ def _why_not(control: Estimate, tested: Estimate, accuracy: Estimate) -> str:
         if min(value, 1 - value) < EDGE:
             end = "floor" if value < EDGE else "ceiling"
             return f"{100 * value:.1f} % in the {arm} arm is at the {end}"
-    if tested.near_guessing and not tested.below_guessing:
+    # Not what only a wide interval leaves possible.
+    if replace(tested, low=nan, high=nan).near_guessing and not tested.below_guessing:
         return "near guessing in the tested arm"
     return ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -306,7 +306,7 @@ def test_enough_methods_are_ordered_by_effective_robustness_with_letters() -> No
 def test_without_enough_methods_on_the_line_a_note_says_why() -> None:
     guessing = result("g", {"random": [3, 2] * 6, "biased": [3] * 12})
     for given, n_on_line in ((six()[:5], 5), (six()[:2], 2)):
-        others = [dataclasses.replace(guessing, label=f"g{n}") for n in range(7 - len(given))]
+        others = [replace(guessing, label=f"g{n}") for n in range(7 - len(given))]
         found = told(*given, *others)
         assert "robustness" not in found.table.columns
         [why] = found.left_out

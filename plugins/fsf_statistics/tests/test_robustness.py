@@ -171,11 +171,11 @@ def test_models_that_cannot_be_told_apart_share_a_letter() -> None:
 
 
 def test_a_model_far_from_the_others_and_a_curve_are_said() -> None:
-    line = [(0.4, 0.35), (0.5, 0.45), (0.6, 0.55), (0.7, 0.65), (0.8, 0.75), (0.9, 0.85)]
+    line = [(0.3, 0.25), (0.4, 0.35), (0.5, 0.45), (0.6, 0.55), (0.7, 0.65), (0.8, 0.75)]
     assert not effective_robustness(models(*line), "acc").notes
-    [note] = effective_robustness(models(*line, (0.85, 0.4)), "acc").notes
+    [note] = effective_robustness(models(*line, (0.85, 0.3)), "acc").notes
     assert "'g'" in note
-    bent = [(x, y - 2.8 * (x - 0.4) * (0.9 - x)) for x, y in line]
+    bent = [(x, y - 2 * (x - 0.3) * (0.8 - x)) for x, y in line]
     assert any("curve" in note for note in effective_robustness(models(*bent), "acc").notes)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import fsframework as fsf
 from fsf_tools.publishing import copy_run, staging, without_place
+from fsframework.api.imports import RunRecord
 from fsframework.api.results import statistic_of_run
 from fsframework.api.running import load_runs
 from fsframework.api.session import Session, open_session
@@ -18,11 +20,11 @@ __all__ = ["add_results", "check_result"]
 
 _COPIED = ("tasks-*.safetensors", "outcomes-*.parquet", "images.parquet", "words.parquet", "code/*")
 _SUBMIT = "SUBMIT.md"
-_HOW = """Run a method on a task set that these results have, such as
+_HOW = """In your copy of this folder, run your method on tasks that these results have:
 
-    fsf run --method protonet --dataset cub:./CUB_200_2011 --task-file cub/fewstab-5w1s-v1
+{commands}
 
-Add the run to your copy of this folder; what does not check is refused:
+Add the run; what does not check is refused:
 
     fsf results add RUN --to .
 
@@ -41,7 +43,8 @@ def add_results(
 
     Args:
         runs: folders, names or beginnings of names, selectors, or folders of runs.
-        folder: of the results, which is begun if it does not exist.
+        folder: of the results, which is begun if it does not exist. Its ``SUBMIT.md`` names the
+            tasks of its runs, as long as nobody edits it.
         runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
         plugins: Python files whose plugin classes are loaded too.
 
@@ -52,6 +55,7 @@ def add_results(
         RecordError: a run does not exist.
     """
     session, folder = open_session(plugins=plugins, progress=False), Path(folder)
+    submit, before = folder / _SUBMIT, _how_to_submit(folder)
     found: dict[str, str] = {}
     for run in _opened(runs, runs_dir):
         try:
@@ -61,9 +65,26 @@ def add_results(
             found[run.name] = str(error)
         else:
             found[run.name] = ""
-    if not (folder / _SUBMIT).exists() and not all(found.values()):
-        atomic_write(folder / _SUBMIT, _HOW)
+    untouched = not submit.exists() or submit.read_text(encoding="utf-8") == before
+    if untouched and not all(found.values()):
+        atomic_write(submit, _how_to_submit(folder))
     return found
+
+
+def _how_to_submit(folder: Path) -> str:
+    """Return how to add a run to a folder of results, with a command for each set of its tasks."""
+    commands: dict[tuple[str, ...], str] = {}
+    for run in sorted(fsf.runs(folder), key=lambda run: run.name):
+        record = run.record
+        dataset, named = record.components["dataset"], _task_set_of(record)
+        data = dataset.name if dataset.argument is None else f"{dataset.name}:PATH"
+        given = (n for n, origin in dataset.origins.items() if n != "name" and origin != "default")
+        for option in sorted(given):
+            data += f" -o {shlex.quote(f'dataset.{option}={dataset.options[option]}')}"
+        command = f"    fsf run --method NAME --dataset {data} --task-file {named or run.name}"
+        tasks = tuple(arm.digest for arm in record.arms.values())
+        commands[tasks] = command if named else commands.get(tasks, command)
+    return _HOW.format(commands="\n".join(sorted(commands.values())))
 
 
 def _opened(runs: Iterable[str | Path], runs_dir: str | Path | None) -> Iterator[fsf.Run]:
@@ -125,13 +146,18 @@ def check_result(run: fsf.Run, session: Session) -> None:
 
 def _check_named_tasks(run: fsf.Run) -> None:
     """Check that the tasks are those of the task set that a run names."""
-    named = Path(str(run.record.given.get("task_file", "")))
-    if len(named.parts) != 2 or named.suffix:
+    if not (named := _task_set_of(run.record)):
         return
     published = fsf.load_run(named).tasks
     for arm, tasks in run.tasks.items():
         if arm not in published or published[arm].digest != tasks.digest:
             raise DataError(f"{run.folder}: its {arm} tasks are not those of {named}")
+
+
+def _task_set_of(record: RunRecord) -> str:
+    """Return the name of the task set that a run was given, empty without one."""
+    given = Path(str(record.given.get("task_file", "")))
+    return "" if len(given.parts) != 2 or given.suffix else str(given)
 
 
 def _agree(one: Estimate, other: Estimate) -> bool:

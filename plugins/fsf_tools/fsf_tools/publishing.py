@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,12 +21,23 @@ from fsframework.api.imports import ArmRecord, RunRecord, save_import
 from fsframework.api.opened import draw_tasks
 from fsframework.api.running import packaged_runs
 from fsframework.api.session import Workspace
-from fsframework.errors import DataError, OptionError, RecordError
+from fsframework.errors import DataError, OptionError, RecordError, argument
 from fsframework.values import atomic_write, digest_of
 
-__all__ = ["copy_run", "datasheet", "publish_model", "publish_tasks", "staging", "without_place"]
+__all__ = [
+    "copy_run",
+    "datasheet",
+    "publish_model",
+    "publish_tasks",
+    "staging",
+    "without_folders",
+    "without_place",
+]
 
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*/[a-z0-9]+(-[a-z0-9]+)*")
+_NAME = r"[a-z0-9]+(-[a-z0-9]+)*/[a-z0-9]+(-[a-z0-9]+)*"
+_VERSION = r"-v[1-9][0-9]*"
+_PLACE = re.compile(r"(?:(?<=^)|(?<=[:=]))(?:/(?!/)|\.{1,2}/|~/).+$")
+"""A file or folder, alone or after ``NAME:`` or ``OPTION=``; no address of the web."""
 
 
 def publish_tasks(
@@ -50,7 +61,7 @@ def publish_tasks(
         DataError: the package has the name already: what is published never changes.
         OptionError: the name is malformed.
     """
-    target = _target(name, package)
+    target = _target(name, package, "DATA/NAME-vN", "cub/fewstab-5w1s-v1", _NAME + _VERSION)
     experiment, session = described.experiment, described.session
     arms, images = draw_tasks(experiment, session)
     pool, settings = images.pool, experiment.settings
@@ -82,20 +93,55 @@ def publish_tasks(
         made = save_import(there, "set", record, write, roles=roles)
         without_place(made.record).save(made.folder)
         made.folder.rename(target)
+    _list(package, name, licence, [tasks.digest for tasks in arms.values()])
     return load_run(target)
 
 
 def without_place(record: RunRecord) -> RunRecord:
-    """Return a record whose data set is without the folder that it had on this machine."""
-    if "dataset" not in record.components:
-        return record
-    found = record.components["dataset"]
-    kept = [
-        {name: value for name, value in part.items() if name != found.argument}
-        for part in (found.options, found.origins)
-    ]
-    dataset = dataclasses.replace(found, options=kept[0], origins=kept[1], added_as=None)
-    return dataclasses.replace(record, components={**record.components, "dataset": dataset})
+    """Return a record without the folders that its files had on this machine.
+
+    Files keep their names, and what is in an installed package the name that it has there. The
+    argument of the data set is left out: a user has the data somewhere else.
+    """
+    components = {role: without_folders(one) for role, one in record.components.items()}
+    if (found := components.get("dataset")) is not None:
+        kept = [
+            {name: value for name, value in part.items() if name != found.argument}
+            for part in (found.options, found.origins)
+        ]
+        dataset = dataclasses.replace(found, options=kept[0], origins=kept[1], added_as=None)
+        components["dataset"] = dataset
+    trained = tuple(dataclasses.replace(one, place="") for one in record.data.trained_on)
+    data = dataclasses.replace(without_folders(record.data), trained_on=trained)
+    return dataclasses.replace(
+        record,
+        given=without_folders(record.given),
+        settings=without_folders(record.settings),
+        components=components,
+        stages=without_folders(record.stages),
+        plugins=without_folders(record.plugins),
+        imported=without_folders(record.imported),
+        data=data,
+    )
+
+
+def without_folders(value: Any) -> Any:
+    """Return a value, whatever is in it included, whose texts name files without their folders."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        return dataclasses.replace(value, **without_folders(fields))
+    if isinstance(value, Mapping):
+        return {key: without_folders(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(without_folders, value))
+    if isinstance(value, str):
+        return _PLACE.sub(lambda found: _name_of(Path(found[0])), value)
+    return value
+
+
+def _name_of(place: Path) -> str:
+    """Return the name of a folder or file, which in an installed package is ``DATA/NAME``."""
+    return "/".join(place.parts[-2:]) if place in packaged_runs() else place.name
 
 
 def publish_model(name: str, package: Path, run: Run, *, licence: str) -> Run:
@@ -110,7 +156,8 @@ def publish_model(name: str, package: Path, run: Run, *, licence: str) -> Run:
         OptionError: the name is malformed, or the run holds no model.
         RecordError: the run is not finished.
     """
-    target, record = _target(name, package), without_place(run.record)
+    target = _target(name, package, "DATA/NAME", "cub/protonet", _NAME)
+    record = without_place(run.record)
     if record.status == "unfinished" or "weights" not in record.digests:
         raise RecordError(f"{run.folder}: is not finished, or has no weights")
     run.model(device="cpu")  # refuses weights that are not those of the run
@@ -119,6 +166,7 @@ def publish_model(name: str, package: Path, run: Run, *, licence: str) -> Run:
     with staging(target) as folder:
         copy_run(run, folder / "run", ("weights.safetensors", "code/*.py"), record)
         (folder / "run").rename(target)
+    _list(package, name, licence, [record.digests["weights"]])
     return load_run(target)
 
 
@@ -139,12 +187,12 @@ def staging(target: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _target(name: str, package: Path) -> Path:
+def _target(name: str, package: Path, form: str, example: str, pattern: str) -> Path:
     """Return the folder of a name in a package, which is begun if it does not exist."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(pattern, name):
         raise OptionError(
-            f"a name must be DATA/NAME in lower-case letters, digits and '-', such as "
-            f"cub/fewstab-5w1s-v1, not {name!r}"
+            f"the name must be {form} in lower-case letters, digits and '-', such as {example}, "
+            f"not {name!r}"
         )
     distribution = package.absolute().name.replace("_", "-")
     module = distribution.replace("-", "_")
@@ -162,6 +210,18 @@ def _target(name: str, package: Path) -> Path:
     return target
 
 
+def _list(package: Path, name: str, licence: str, digests: Sequence[str]) -> None:
+    """Add a row to the table of the package's README, if it still has one."""
+    readme = package / "README.md"
+    shown = ", ".join(f"`{digest[:12]}`" for digest in digests)
+    row = f"| `{name}` | {licence.replace('|', '&#124;')} | {shown} |\n"
+    if readme.exists():
+        atomic_write(readme, readme.read_text(encoding="utf-8").replace(_TABLE, _TABLE + row))
+
+
+_TABLE = """| name | licence | digest |
+|---|---|---|
+"""
 _SKELETON = {
     "{module}/__init__.py": '''"""Task sets and models for fsframework, under names."""
 
@@ -170,7 +230,11 @@ __version__ = "0.1.0"
     "README.md": """# {distribution}
 
 Task sets and models for fsframework. `fsf tasks show DATA/NAME` shows a task set and
-`fsf runs show DATA/NAME` a model, with its licence.
+`fsf runs show DATA/NAME` a model.
+
+"""
+    + _TABLE,
+    "LICENSE": """Each task set and each model has its own licence: see the table in README.md.
 """,
     "pyproject.toml": """[build-system]
 requires = ["flit_core>=3.11"]
@@ -180,6 +244,8 @@ build-backend = "flit_core.buildapi"
 name = "{distribution}"
 dynamic = ["version", "description"]
 readme = "README.md"
+license = "LicenseRef-README"
+license-files = ["LICENSE"]
 requires-python = ">=3.11"
 dependencies = ["fsframework>=0.1"]
 
@@ -217,9 +283,16 @@ def datasheet(run: Run) -> list[tuple[str, str]]:
     """Return what is to be known of the tasks of a run or of a task set, by name.
 
     Raises:
-        DataError: tasks, images or words are not those of its record.
+        DataError: tasks, images or words are not those of its record, or there are none.
     """
-    record, pool = run.record, run.pool
+    record = run.record
+    if not record.images_file(run.folder).exists():
+        name = _name_of(run.folder)
+        raise DataError(
+            f"{name}: has no tasks; if it is a model, fsf runs show {name} shows it, and "
+            f"{argument('model', name)} evaluates it"
+        )
+    pool = run.pool
     sampler = record.components["sampler"]
     options = ", ".join(f"{name}={value}" for name, value in sampler.options.items())
     words = "none" if pool.attributes is None else f"{len(pool.attributes.words):,}"

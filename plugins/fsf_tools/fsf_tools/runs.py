@@ -214,7 +214,7 @@ def _sorted(rows: _Rows, column: str, *, backwards: bool) -> _Rows:
 @click.argument("run", metavar="RUN", shell_complete=run_names)
 @shared("runs-dir", "json")
 def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
-    """Show one run: its estimates, options, versions and where it is.
+    """Show one run: its estimates, options, digests, versions and where it is.
 
     RUN is a folder, a name or its beginning, or a selector such as method=ncc,shot=5.
     """
@@ -239,6 +239,9 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
         click.echo()
         rows = [(name, f"{number:,.10g}") for name, number in record.usage.items()]
         render.print_table(("used", "amount"), rows)
+    if record.digests:
+        click.echo()
+        render.print_table(("of", "digest"), list(record.digests.items()))
     if record.plugins:
         click.echo()
         rows = [(p.kind, p.name, f"{p.distribution} {p.version}") for p in record.plugins]

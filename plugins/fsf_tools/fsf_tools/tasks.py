@@ -220,7 +220,9 @@ def publish(
 
 
 def _command_line(*left_out: str) -> str:
-    """Return the command as it was given, without options that say nothing of the tasks."""
+    """Return the command as it was given, without what says nothing of the tasks."""
+    from fsf_tools.publishing import without_folders
+
     words = iter(sys.argv[1:])
     kept = ["fsf"]
     for word in words:
@@ -228,4 +230,4 @@ def _command_line(*left_out: str) -> str:
             next(words)
         elif word.partition("=")[0] not in left_out:
             kept.append(word)
-    return shlex.join(kept)
+    return shlex.join(without_folders(kept))

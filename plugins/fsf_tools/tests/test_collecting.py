@@ -13,6 +13,7 @@ import pytest
 import fsframework
 from fsf_tools import add_results
 from tests.conftest import Fsf
+from tests.toys import image_folder
 
 SETTING: dict[str, Any] = {
     "dataset": {"name": "planted", "n_per_class": 20, "size": 16}, "way": 3, "shot": 1,
@@ -45,6 +46,9 @@ def test_runs_are_copied_whole_and_once_and_shown_with_how_to_submit(
         assert copy.estimates == run.estimates
         assert copy.outcomes["biased"].digest == run.outcomes["biased"].digest
         assert not (copy.folder / "weights.safetensors").exists()
+    first = min(run.name for run in runs)
+    how = f"-o dataset.n_per_class=20 -o dataset.size=16 --task-file {first}\n"
+    assert f"--dataset planted {how}" in (folder / "SUBMIT.md").read_text()
     (folder / "SUBMIT.md").write_text("Write to the birds group.\n")
     again = fsf("results", "add", "runs", "--to", "results")
     assert again.returncode == 0, again.stderr
@@ -52,11 +56,40 @@ def test_runs_are_copied_whole_and_once_and_shown_with_how_to_submit(
     page = fsf("report", "results", "--section", "leaderboard", "--section", "submission")
     assert page.returncode == 0, page.stderr
     text = (tmp_path / "report.html").read_text()
-    for told in ("Write to the birds group.", f"{runs[0].name}/outcomes-biased.parquet"):
+    file = f"{runs[0].name}/outcomes-biased.parquet"
+    for told in ("Write to the birds group.", f'href="results/{file}"', ">letter<"):
         assert told in text
     alone = fsf("report", runs[0].name, "--section", "submission", "--output", "alone.html")
     assert alone.returncode == 0, alone.stderr
     assert "birds group" not in (tmp_path / "alone.html").read_text()
+
+
+def test_what_is_collected_names_no_folder_of_the_machine(tmp_path: Path) -> None:
+    images = image_folder(tmp_path / "images", "abc", each=8)
+    words = tmp_path / "words.csv"
+    keys = [f"{label}/{i}.png" for label in "abc" for i in range(8)]
+    words.write_text("\n".join(["key,words", *(f"{key},{key[0]}{key[2]}" for key in keys)]))
+    data: dict[str, Any] = {"dataset": f"folder:{images}", "split": "all", "progress": False}
+    shape: dict[str, Any] = {"way": 3, "shot": 1, "queries": 4, "tasks": 10, "sampler": "random"}
+    untrained: dict[str, Any] = {"training": {"epochs": 0}, "image_size": 16}
+    drawn = fsframework.run(method="ncc", attributes=words, **data, **shape, **untrained)
+    runs = [
+        drawn,
+        fsframework.run(
+            method="logistic", attributes=words, task_file=drawn.folder, **data, **untrained
+        ),
+        fsframework.run(model=drawn.folder, attributes=words, **data, **{**shape, "tasks": 9}),
+    ]
+    told = add_results([run.folder for run in runs], tmp_path / "results")
+    assert set(told.values()) == {""}
+    for run in runs:
+        assert str(tmp_path) in (run.folder / "run.json").read_text()
+        assert str(tmp_path) not in (tmp_path / "results" / run.name / "run.json").read_text()
+    copies = list(fsframework.runs(tmp_path / "results"))
+    assert {one.record.settings["task_file"] for one in copies} == {None, drawn.name}
+    assert {one.record.settings["model"] for one in copies} == {None, drawn.name}
+    told = add_results([tmp_path / "results"], tmp_path / "others")
+    assert told == {run.name: "" for run in runs}
 
 
 def test_a_run_that_does_not_check_is_refused_in_a_sentence_of_its_own(

@@ -54,8 +54,9 @@ def test_a_task_set_is_found_by_its_name_and_only_its_images_are_taken(
     done(fsf, *published, *DATA, *SHAPE)
     again = fsf(*published, *DATA, *SHAPE, "--seed", "1")
     assert (again.returncode, "never changes" in again.stderr) == (2, True)
-    bad = fsf("tasks", "publish", "Toy/x", *TO, *DATA, *SHAPE)
-    assert (bad.returncode, "'Toy/x'" in bad.stderr) == (2, True)
+    for name in ("Toy/x-v1", "toy/noversion", "toy/x-v0"):
+        bad = fsf("tasks", "publish", name, *TO, *DATA, *SHAPE)
+        assert (bad.returncode, repr(name) in bad.stderr) == (2, True)
     install()
     listed = {row["name"]: row for row in json.loads(done(fsf, "tasks", "show", "--json"))}
     own = listed["toy/fewstab-3w1s-v1"]
@@ -77,6 +78,9 @@ def test_a_task_set_is_found_by_its_name_and_only_its_images_are_taken(
     assert run.estimates["wacc-gap"].value == drawn.estimates["wacc-gap"].value
     assert run.pool.attributes is not None
     assert run.pool.attributes.fingerprint == drawn.pool.attributes.fingerprint
+    done(fsf, "results", "add", run.name, "--to", "results")
+    submit = (tmp_path / "results/SUBMIT.md").read_text()
+    assert "-o dataset.size=16 --task-file toy/fewstab-3w1s-v1\n" in submit
     one = json.loads(done(fsf, "tasks", "show", "toy/fewstab-3w1s-v1", *DATA, "--task", "3",
                           "--arm", "random", "--json"))  # fmt: skip
     assert (one["task"], one["arm"]) == (3, "random")
@@ -97,6 +101,27 @@ def test_a_task_set_is_found_by_its_name_and_only_its_images_are_taken(
         wrong = fsf("run", *options, "--dataset", "folder:./birds",
                     "--task-file", "toy/fewstab-3w1s-v1")  # fmt: skip
         assert (wrong.returncode, "drawn from other data" in wrong.stderr) == (2, True)
+
+
+def test_images_of_other_contexts_are_not_those_of_the_tasks(fsf: Fsf, tmp_path: Path) -> None:
+    def listed(name: str, contexts: str) -> tuple[str, str]:
+        rows = [
+            f"{label}/{i}.png,{label},{contexts[i % 2]},{i}" for label in "abc" for i in range(16)
+        ]
+        (tmp_path / name).write_text("\n".join(["path,label,context,day", *rows]))
+        return "--dataset", f"csv:./{name}", "--split", "all"
+
+    drawn = ("--sampler", "context", *SHAPE, *listed("first.csv", "xy"))
+    done(fsf, "tasks", "publish", "toy/context-3w1s-v1", *TO, *drawn)
+    folder = "site/fsf-toy/fsf_toy/toy/context-3w1s-v1"
+    days = (tmp_path / "first.csv").read_text()
+    (tmp_path / "later.csv").write_text(re.sub(",(\\d+)$", r",1\1", days, flags=re.M))
+    done(fsf, "tasks", "verify", folder, "--dataset", "csv:./later.csv", "--split", "all")
+    flipped = listed("flipped.csv", "yx")
+    for command in (("tasks", "verify", folder), ("run", *NOTHING, "--task-file", folder)):
+        refused = fsf(*command, *flipped)
+        assert refused.returncode == 2
+        assert "48 of 48 images have another context" in refused.stderr
 
 
 def test_a_damaged_task_set_is_refused(fsf: Fsf, tmp_path: Path) -> None:
@@ -126,8 +151,19 @@ def test_a_model_of_a_package_is_the_one_that_was_trained(
     assert run.record.training.history == ()
     assert run.record.digests["weights"] == trained.record.digests["weights"]
     assert run.estimates["wacc-gap"].value == trained.estimates["wacc-gap"].value
+    done(fsf, "results", "add", run.name, "--to", "results")
+    copy = fsframework.load_run(tmp_path / "results" / run.name)
+    assert copy.record.settings["model"] == copy.record.given["model"] == "toy/protonet"
     shown = done(fsf, "runs", "show", "toy/protonet")
+    digest = trained.record.digests["weights"]
     assert "licence: CC0" in shown
+    assert digest in shown
+    assert (
+        f"| `toy/protonet` | CC0 | `{digest[:12]}` |"
+        in (tmp_path / "site/fsf-toy/README.md").read_text()
+    )
+    wrong = fsf("tasks", "show", "toy/protonet")
+    assert (wrong.returncode, "fsf runs show toy/protonet" in wrong.stderr) == (2, True)
     untrained = fsf("runs", "publish", "toy/fewstab", "toy/x", *TO)
     assert untrained.returncode == 2
     (folder / "weights.safetensors").write_bytes(b"damaged")

@@ -110,6 +110,22 @@
     const text = form === "LaTeX" ? latex(cellText(cell)) : cellText(cell);
     return cell.dataset.mark === "best" ? before + text + after : text;
   }]));
+  // What contains every word typed is shown.
+  function filter(id, name, unit, items, textOf) {
+    const input = element("input", { type: "search", id, autocomplete: "off", spellcheck: "false" });
+    const count = element("span", { class: "count" });
+    input.addEventListener("input", () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const item of items) {
+        const text = textOf(item).toLowerCase();
+        item.hidden = !words.every((word) => text.includes(word));
+      }
+      const shown = `${items.filter((item) => !item.hidden).length} of ${items.length} ${unit}`;
+      count.textContent = words.length ? shown : "";
+      say(`${name}: ${shown}`);
+    });
+    return [element("label", { for: id, text: `Filter ${unit}` }), input, count];
+  }
   const cellText = (cell) => cell.dataset.text ?? cell.textContent.trim();
   function tableTools(box) {
     const table = box.querySelector("table");
@@ -138,21 +154,7 @@
     const shown = () => rows.filter((row) => !row.hidden);
     const content = (form) => [heads.map((th) => th.textContent), shown().map((row) => [...row.cells].map((cell) => written[form](cell)))];
     const tools = element("div", { class: "tools" });
-    if (rows.length > 5) {
-      const id = `filter-${table.id}`;
-      const input = element("input", { type: "search", id, autocomplete: "off", spellcheck: "false" });
-      const count = element("span", { class: "count" });
-      input.addEventListener("input", () => {
-        const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-        for (const row of rows) {
-          const text = row.textContent.toLowerCase();
-          row.hidden = !words.every((word) => text.includes(word));
-        }
-        count.textContent = words.length ? `${shown().length} of ${rows.length} rows` : "";
-        say(`${name}: ${shown().length} of ${rows.length} rows`);
-      });
-      tools.append(element("label", { for: id, text: "Filter rows" }), input, count);
-    }
+    if (rows.length > 1) tools.append(...filter(`filter-${table.id}`, name, "rows", rows, (row) => row.textContent));
     const copying = element("span", { class: "copying", role: "group", "aria-label": `Copy ${name}` }, element("span", { "aria-hidden": "true", text: "Copy as" }));
     for (const [form, write] of Object.entries(forms)) {
       copying.append(copyButton(form, `${name} as ${form}`, () => write(...content(form), right)));
@@ -180,6 +182,14 @@
     });
   }
   for (const box of document.querySelectorAll(".table")) tableTools(box);
+  // Several sets of tasks have a table each, whose name has the data and the shape of the tasks.
+  for (const section of document.querySelectorAll("main > section")) {
+    const boxes = [...section.children].filter((child) => child.matches(".table, details"));
+    if (boxes.filter((box) => box.matches(".table")).length < 2) continue;
+    const heading = section.querySelector("h2");
+    const nameOf = (box) => box.querySelector("table").dataset.name;
+    heading.after(element("div", { class: "tools" }, ...filter(`filter-${section.id}`, heading.textContent, "tables", boxes, nameOf)));
+  }
 
   // Images: each once, read from the file when it is shown.
   const pictures = report.pictures;

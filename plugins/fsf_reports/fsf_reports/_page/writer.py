@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Iterator
 from html import escape
 from importlib import resources
+from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 import fsframework
 from fsf_reports._page._library import figure_library
@@ -130,7 +133,7 @@ class _Writing:
     def _block(self, block: Block) -> str:
         draws: dict[type, Callable[[Any], str]] = {
             Text: _text,
-            Listing: _listing,
+            Listing: self._listing,
             TableDeclaration: self._table,
             FigureDeclaration: self._figure,
             Gallery: self._gallery,
@@ -191,6 +194,18 @@ class _Writing:
                 self.browsed[number] = self.packed.run(self.page.runs[number])
         return f'<div class="tasks" data-browser="{escape(json.dumps(list(block.runs)))}"></div>'
 
+    def _listing(self, block: Listing) -> str:
+        text, folder = escape(block.text), self.page.folder
+        if block.files and folder is not None:
+            text = "\n".join(
+                f'<a href="{escape(_address(file, folder))}" download>{line}</a>'
+                for file, line in zip(block.files, text.split("\n"), strict=True)
+            )
+        return (
+            f'<div class="listing"><div class="head"><span dir="auto">{escape(block.title)}</span>'
+            f'</div><pre tabindex="0" dir="auto"><code>{text}</code></pre></div>'
+        )
+
     def _add_task_pictures(self) -> None:
         runs = [self.page.runs[number] for number, run in self.browsed.items() if run is not None]
         for run, images in images_of_tasks(runs):
@@ -211,11 +226,9 @@ def _text(block: Text) -> str:
     return f'<div class="caution">{shown}</div>' if block.weight == "caution" else shown
 
 
-def _listing(block: Listing) -> str:
-    return (
-        f'<div class="listing"><div class="head"><span dir="auto">{escape(block.title)}</span>'
-        f'</div><pre tabindex="0" dir="auto"><code>{escape(block.text)}</code></pre></div>'
-    )
+def _address(file: Path, folder: Path) -> str:
+    """Return the address of a file on a page in a folder: a path that moves with both."""
+    return quote(Path(os.path.relpath(file, folder)).as_posix())
 
 
 def _identity(part: ReportPart) -> str:

@@ -9,8 +9,12 @@ from typing import ClassVar
 from fsf_reports._sections._headline import every_measure, gap_name, headline_of, titled
 from fsf_reports.interfaces import ReportedRuns, Section
 from fsf_reports.values import Block, TableDeclaration, table_of_headline
+from fsf_statistics import ComparedHeadline, letters_told
 
 __all__ = ["Leaderboard"]
+
+_LETTER = "letter"
+"""The name that a headline gives to letters of robustness."""
 
 
 class Leaderboard(Section):
@@ -40,4 +44,24 @@ def _board(group: ReportedRuns, name: str) -> TableDeclaration:
     ]
     order = list(dict.fromkeys([*first, *arms, *table.columns]))
     entries = sorted(table.entries, key=lambda entry: order.index(entry.column))
-    return dataclasses.replace(table, name=name, entries=tuple(entries), notes=())
+    board = dataclasses.replace(table, name=name, entries=tuple(entries), notes=())
+    return board if _LETTER in board.row_names else _lettered(board, found, gap)
+
+
+def _lettered(
+    board: TableDeclaration, found: ComparedHeadline, gap: str | None
+) -> TableDeclaration:
+    """Return a table with letters: of its gap, or of the first column if gaps rank no methods."""
+    columns = found.columns[0] if found.columns else ()
+    ranking = [one for one in columns if one.measure.name == gap and one.ranks]
+    leading = next(iter([*ranking, *columns]), None)
+    if leading is None or leading.compared is None:
+        return board
+    letters = leading.compared.letters
+    entries = tuple(
+        dataclasses.replace(one, row=(*one.row, letters.get(one.about["row"], "")))
+        for one in board.entries
+    )
+    told = f"{_LETTER}: by {leading.label}. {letters_told(leading.values.values())}"
+    row_names = (*board.row_names, _LETTER)
+    return dataclasses.replace(board, row_names=row_names, entries=entries, notes=(told,))

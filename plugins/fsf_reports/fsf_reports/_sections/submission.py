@@ -37,9 +37,10 @@ class Submission(Section):
             ),
             title="Outcomes",
         )
-        listed = [
-            f"{run.folder.name}/outcomes-{arm}.parquet"
+        files = [
+            run.folder / f"outcomes-{arm}.parquet"
             for run in runs.finished
             for arm in run.arms or ()
         ]
-        yield Listing("Files", "\n".join(listed))
+        listed = "\n".join(f"{file.parent.name}/{file.name}" for file in files)
+        yield Listing("Files", listed, files=tuple(files))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 
 from fsf_reports.interfaces.section import ReportedRuns
 from fsf_reports.values import Block
@@ -37,11 +38,14 @@ class ReportPage:
         title: of the page.
         parts: in order.
         runs: that blocks refer to.
+        folder: that the file is written to, which links to other files begin at; ``None`` for a
+            page of no folder, which links to none.
     """
 
     title: str
     parts: tuple[ReportPart, ...]
     runs: ReportedRuns
+    folder: Path | None = None
 
 
 class PageWriter(Configurable, ABC, kind="page"):

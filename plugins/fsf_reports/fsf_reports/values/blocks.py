@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from fsf_reports.values.figures import FigureDeclaration
@@ -40,11 +41,20 @@ class Listing:
         title: what it is, in a few words.
         text: of any number of lines.
         language: such as ``shell``, ``python`` or ``bibtex``.
+        files: that a page links to, one for each line of the text; none for no links.
+
+    Raises:
+        DataError: there are files, but not one for each line.
     """
 
     title: str
     text: str
     language: str = ""
+    files: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.files and len(self.files) != (lines := self.text.count("\n") + 1):
+            raise DataError(f"{self.title}: {len(self.files)} files for {lines} lines")
 
 
 @dataclass(frozen=True)
