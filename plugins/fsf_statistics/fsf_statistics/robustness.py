@@ -162,8 +162,8 @@ def effective_robustness(
     Not on the line are models with a value within ``EDGE`` of 0 or 1, where the logit says
     nothing; those near guessing in the control arm (``Estimate.near_guessing``), by Acc or by
     the statistic: they have nothing to lose; and those whose value in the tested arm is near
-    guessing: they have little left to lose, so that they would bend the line. A model whose whole interval in the
-    tested arm is below guessing has no such floor and is on the line.
+    guessing: they have little left to lose, so that they would bend the line. A model whose whole
+    interval in the tested arm is below guessing has no such floor and is on the line.
 
     Args:
         runs: as ``fsframework.compare`` takes them; runs that differ only in their training seed
