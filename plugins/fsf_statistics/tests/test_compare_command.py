@@ -175,7 +175,7 @@ def imported(fsf: Fsf, tmp_path: Path) -> Fsf:
 
 def test_accuracies_are_no_model(imported: Fsf, tmp_path: Path) -> None:
     [run] = (tmp_path / "runs").glob("one-open*")
-    assert "holds accuracies" in refused(imported, "run", "--model", run, "--shot", "1")
+    assert "accuracies" in refused(imported, "run", "--model", run, "--shot", "1")
 
 
 def test_the_table_says_what_every_interval_is(imported: Fsf) -> None:
@@ -212,7 +212,7 @@ def test_other_forms(imported: Fsf) -> None:
     [row] = csv.DictReader(text.splitlines())
     assert (row["first"], row["second"], row["scope"]) == ("one", "two_%", "open")
     assert float(row["low"]) < float(row["difference"]) < float(row["high"])
-    assert "| method | acc-tasks | group |" in markdown
+    assert "| method | acc-tasks | letter |" in markdown
 
 
 def test_files_are_compared_only_where_their_tasks_are_said_to_be_equal(
