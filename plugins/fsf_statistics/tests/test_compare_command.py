@@ -175,7 +175,7 @@ def imported(fsf: Fsf, tmp_path: Path) -> Fsf:
 
 def test_accuracies_are_no_model(imported: Fsf, tmp_path: Path) -> None:
     [run] = (tmp_path / "runs").glob("one-open*")
-    assert "and no model" in refused(imported, "run", "--model", run, "--shot", "1")
+    assert "accuracies" in refused(imported, "run", "--model", run, "--shot", "1")
 
 
 def test_the_table_says_what_every_interval_is(imported: Fsf) -> None:
