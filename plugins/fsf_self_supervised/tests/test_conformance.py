@@ -40,7 +40,7 @@ METHODS = [
     partial(MoCo, views=Dimmed(), queue=64, parts=2),
     partial(UniSiam, views=Dimmed()),
     partial(UniSiam, views=Dimmed(), teacher_width=16),
-    partial(PsCo, views=Dimmed(), queue=64, width=16, hidden=32),
+    partial(PsCo, views=Dimmed(), queue=64, width=64, hidden=128, temperature=0.5),
     partial(
         BECLR, views=Dimmed(), inference=NCC(), memory=96, clusters=4, start=2, k=2, momentum=0.9
     ),
