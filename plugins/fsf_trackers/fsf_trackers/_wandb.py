@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ __all__ = ["WandbTracker"]
 _MARK = "fsf-record.json"
 """File in a run's folder that tells what was written there; it is written last."""
 _LONGEST_TAG = 64
+_WEAVE = "WANDB_DISABLE_WEAVE"
 
 
 class WandbTracker:
@@ -76,18 +79,19 @@ class WandbTracker:
         )  # fmt: skip
         facts = entry.facts
         tags = [facts[name] for name in ("method", "dataset", "sampler", "status") if name in facts]
-        run = wandb.init(
-            project=self._project,
-            id=entry.fingerprint,
-            name=entry.name,
-            notes="\n\n".join(entry.notes),
-            tags=sorted({tag[:_LONGEST_TAG] for tag in tags}),
-            config={**entry.options, **facts},
-            dir=str(self._folder),
-            mode="offline",
-            resume="allow",
-            settings=settings,
-        )
+        with _no_weave():
+            run = wandb.init(
+                project=self._project,
+                id=entry.fingerprint,
+                name=entry.name,
+                notes="\n\n".join(entry.notes),
+                tags=sorted({tag[:_LONGEST_TAG] for tag in tags}),
+                config={**entry.options, **facts},
+                dir=str(self._folder),
+                mode="offline",
+                resume="allow",
+                settings=settings,
+            )
         place = Path(run.dir)
         for step, point in enumerate(entry.curve, start=1):
             run.log(dict(point), step=step)
@@ -98,6 +102,18 @@ class WandbTracker:
         run.finish()
         mark = {"record": entry.record, "files": sorted(entry.files)}
         atomic_write(place.parent / _MARK, json.dumps(mark) + "\n")
+
+
+@contextmanager
+def _no_weave() -> Iterator[None]:
+    """Keep wandb from starting Weave, or advertising it, where a language model is imported."""
+    before = os.environ.get(_WEAVE)
+    os.environ.setdefault(_WEAVE, "true")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_WEAVE]
 
 
 def _has(folder: Path, entry: Entry) -> bool:

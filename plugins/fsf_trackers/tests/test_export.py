@@ -10,6 +10,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -151,7 +152,11 @@ def test_mlflow_is_updated(fsf: Fsf, runs: Path, store: Mlflow) -> None:
     assert run.data.tags["mlflow.note.content"] == "a new note"
 
 
-def test_wandb_has_all_of_a_run_once(fsf: Fsf, runs: Path, tmp_path: Path) -> None:
+def test_wandb_has_all_of_a_run_once(
+    fsf: Fsf, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if a detector had imported it: wandb must not advertise what traces its calls.
+    monkeypatch.setitem(sys.modules, "openai", ModuleType("openai"))
     export = (*EXPORT, "trained", "--to", "wandb", "--dir", "tracking")
     done = fsf(*export)
     assert (done.returncode, done.stdout, done.stderr) == (0, "trained: new\n", "")
