@@ -309,7 +309,7 @@ def plan_sweep(
     combinations = combinations_of(grid)
     # Conditions of a file may name values of its own that others have replaced.
     known = {
-        key: [shown(value) for value in (*grid.get(key, ()), *table.get(key, ()))]
+        key: list(dict.fromkeys(map(shown, (*grid.get(key, ()), *table.get(key, ())))))
         for key in {**grid, **table}
     }
     check_conditions("overrides", overrides, known)
