@@ -273,7 +273,7 @@ def _shared(
 
 
 def _robustness(results: Results, wanted: Wanted) -> FigureDeclaration:
-    panels, seen, said = [], [], {}
+    panels, seen, letters, said = [], [], set[str](), {}
     for group in results.groups:
         try:
             found = fsf_statistics.effective_robustness(
@@ -286,8 +286,11 @@ def _robustness(results: Results, wanted: Wanted) -> FigureDeclaration:
             said[f"Left out, as too few methods can be compared: {group.title}"] = None
             continue
         seen += found.control.values()
+        letters |= set(found.letters.values())
         points = tuple(
-            Point(f"{label} ({found.letters[label]})", Quantity.of(one))
+            Point(
+                f"{label} ({fsf_statistics.letters_shown(found.letters[label])})", Quantity.of(one)
+            )
             for label, one in found.values.items()
         )
         panels.append(Panel(group.panel, (Series("", points),)))
@@ -306,7 +309,7 @@ def _robustness(results: Results, wanted: Wanted) -> FigureDeclaration:
         "effective robustness (points)",
         tuple(panels),
         mark="whiskers",
-        notes=_notes(results, seen, fsf_statistics.letters_told(seen), *said),
+        notes=_notes(results, seen, fsf_statistics.letters_told(seen, letters), *said),
     )
 
 

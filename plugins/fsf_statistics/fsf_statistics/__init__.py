@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from fsf_statistics.accuracies import Reading, read_accuracies
     from fsf_statistics.bias_words import KeywordRow, Keywords, keywords
     from fsf_statistics.breakdowns import Breakdown, breakdown
-    from fsf_statistics.comparing import Comparison, MeasureComparison, Pair, compare, letters_told
+    from fsf_statistics.comparing import (
+        Comparison,
+        MeasureComparison,
+        Pair,
+        compare,
+        letters_shown,
+        letters_told,
+    )
     from fsf_statistics.equal_tasks import labelled, labels_of, measures_named
     from fsf_statistics.error_slices import SliceRow, Slices, kept_slices, slices
     from fsf_statistics.given import finished_of, results_of
@@ -93,6 +100,7 @@ __all__ = [
     "labelled",
     "labelled_results",
     "labels_of",
+    "letters_shown",
     "letters_told",
     "limits_of",
     "mean_interval",
@@ -159,6 +167,7 @@ _HOME = {
     "labelled": "equal_tasks",
     "labelled_results": "sources",
     "labels_of": "equal_tasks",
+    "letters_shown": "comparing",
     "letters_told": "comparing",
     "limits_of": "headlines",
     "mean_interval": "means",

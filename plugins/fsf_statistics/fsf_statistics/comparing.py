@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -62,11 +63,16 @@ __all__ = [
     "compare_methods",
     "direct_sign",
     "letters",
+    "letters_shown",
     "letters_told",
 ]
 
 FEWEST_DIFFERENT = 6
 """If two methods differ in fewer tasks, a note says so."""
+
+
+_TO = "–"
+_BEYOND = ord("α") - len(ascii_letters)
 
 
 _ONE_TASK = "one task says nothing about others: there is no interval and no p"
@@ -171,7 +177,7 @@ class MeasureComparison:
         """Return a method's value with its letters as text, empty if it has none."""
         if label not in self.values:
             return ""
-        letters = self.letters.get(label, "")
+        letters = letters_shown(self.letters.get(label, ""))
         return f"{self.values[label]}{f' ({letters})' if letters else ''}"
 
     @cached_property
@@ -191,7 +197,8 @@ class MeasureComparison:
     def _tables(self) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
         """Yield title, columns and rows of two tables: of values and of pairs."""
         title = f"{self.measure.name} on {self.task_set}"
-        yield title, *table_of(self.values, "method", letter=self.letters)
+        shown = {label: letters_shown(own) for label, own in self.letters.items()}
+        yield title, *table_of(self.values, "method", letter=shown)
         pairs = {f"{pair.first} − {pair.second}": pair for pair in self.pairs}
         p = {label: _number(pair.p_holm) for label, pair in pairs.items()}
         found = {label: pair.difference for label, pair in pairs.items()}
@@ -398,9 +405,11 @@ def _pairs(
     return tuple(made)
 
 
-def letters_told(values: Iterable[Estimate]) -> str:
+def letters_told(values: Iterable[Estimate], letters: Iterable[str] = ()) -> str:
     """Return how letters are read that groups of these values have."""
     told = "Methods that share a letter cannot be told apart."
+    if any(_TO in letters_shown(one) for one in letters):
+        told += f" A range such as a{_TO}d stands for all letters from a to d."
     if any(value.n_seeds == 1 for value in values):
         told += " With one seed they tell these weights apart, not other trainings."
     return told
@@ -437,9 +446,26 @@ def letters(
     }
 
 
+def letters_shown(letters: str) -> str:
+    """Return letters with a range for four and more that follow each other.
+
+    >>> letters_shown("abc"), letters_shown("acdefz")
+    ('abc', 'ac–fz')
+    """
+    runs: list[str] = []
+    for one in letters:
+        follows = runs and _place(one) == _place(runs[-1][-1]) + 1
+        runs[-1:] = [runs[-1] + one] if follows else [*runs[-1:], one]
+    return "".join(f"{run[0]}{_TO}{run[-1]}" if len(run) > 3 else run for run in runs)
+
+
 def _letter(index: int) -> str:
-    """Return a, ..., z, (27), (28), ...: beyond the alphabet a number."""
-    return chr(ord("a") + index) if index < 26 else f"({index + 1})"
+    """Return a, ..., z, A, ..., Z, α, ..."""
+    return ascii_letters[index] if index < len(ascii_letters) else chr(_BEYOND + index)
+
+
+def _place(letter: str) -> int:
+    return ascii_letters.index(letter) if letter in ascii_letters else ord(letter) - _BEYOND
 
 
 def _correlations(values: TaskValues) -> FloatArray:

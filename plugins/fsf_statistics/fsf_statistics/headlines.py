@@ -18,7 +18,7 @@ from fsf_statistics._answers import (
 )
 from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
-from fsf_statistics.comparing import letters_told
+from fsf_statistics.comparing import letters_shown, letters_told
 from fsf_statistics.equal_tasks import labels_of
 from fsf_statistics.given import Comparable, results_of
 from fsf_statistics.task_sets import facts_of, sets_of, tasks_told_apart
@@ -326,11 +326,15 @@ def _assembled(
     letters = {label: letter for _, own in ranked for label, letter in own.items()}
     if letters:
         row_names = (*row_names, "letter")
-        entries = [replace(e, row=(*e.row, letters.get(e.label, ""))) for e in entries]
+        entries = [
+            replace(e, row=(*e.row, letters_shown(letters.get(e.label, "")))) for e in entries
+        ]
     table = HeadlineTable(tuple(row_names), tuple(entries))
     terms = {name: told for columns in groups for name, told in _terms(columns).items()}
     if letters:
-        terms["letter"] = letters_told(one for values, _ in ranked for one in values.values())
+        terms["letter"] = letters_told(
+            (one for values, _ in ranked for one in values.values()), letters.values()
+        )
     limits = tuple(limits_of(groups, places))
     return ComparedHeadline(
         tuple(sentences(groups, places)),

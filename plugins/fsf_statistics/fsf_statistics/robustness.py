@@ -15,7 +15,13 @@ import numpy.typing as npt
 from scipy import special
 
 from fsf_statistics.adjusting import benjamini_hochberg, holm
-from fsf_statistics.comparing import MeasureComparison, Pair, direct_sign, letters
+from fsf_statistics.comparing import (
+    MeasureComparison,
+    Pair,
+    direct_sign,
+    letters,
+    letters_shown,
+)
 from fsf_statistics.equal_tasks import comparable
 from fsf_statistics.given import Comparable, results_of
 from fsframework.api.results import statistics_of
@@ -94,9 +100,9 @@ class EffectiveRobustness:
         """The largest sets of models that cannot be told apart, as the letters have them."""
         found: dict[str, list[str]] = {}
         for label, own in self.letters.items():
-            for letter in _split(own):
+            for letter in own:
                 found.setdefault(letter, []).append(label)
-        return tuple(tuple(found[letter]) for letter in sorted(found, key=_place))
+        return tuple(map(tuple, found.values()))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
@@ -118,7 +124,11 @@ class EffectiveRobustness:
         for label, one in self.values.items():
             low, high = (f"{100 * end:z.1f}".replace("-", "−") for end in self.spans[label])
             cells = [str(self.control[label]), str(self.tested[label])]
-            cells += [f"{100 * self.predicted[label]:.1f} %", str(one), self.letters[label]]
+            cells += [
+                f"{100 * self.predicted[label]:.1f} %",
+                str(one),
+                letters_shown(self.letters[label]),
+            ]
             rows.append([label, *cells, f"{low} to {high}"])
         for label, why in self.left_out.items():
             both = str(self.control[label]), str(self.tested[label])
@@ -644,17 +654,3 @@ def _is_curved(line: Line, half_widths: FloatArray) -> bool:
     p = 2 * special.stdtr(n - 3, -abs(coefficients[2]) / np.sqrt(max(variance, 1e-300)))
     apart = np.abs(special.expit(fitted) - line.at(line.control)) > half_widths
     return bool(p < _UNLIKELY and apart.any())
-
-
-def _split(own: str) -> list[str]:
-    """Return the letters of a model; beyond the alphabet they are numbers in brackets.
-
-    >>> _split("ab(27)")
-    ['a', 'b', '(27)']
-    """
-    head, *rest = own.split("(")
-    return [*head, *(f"({one}" for one in rest)]
-
-
-def _place(letter: str) -> int:
-    return ord(letter) - ord("a") if len(letter) == 1 else int(letter[1:-1]) - 1

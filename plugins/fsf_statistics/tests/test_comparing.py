@@ -12,7 +12,7 @@ from scipy import stats
 import fsframework as fsf
 from fsf_statistics import WorstClassAccuracy, mean_interval
 from fsf_statistics.adjusting import benjamini_hochberg, holm
-from fsf_statistics.comparing import Comparison, Pair, compare_methods, letters
+from fsf_statistics.comparing import Comparison, Pair, compare_methods, letters, letters_shown
 from fsf_statistics.equal_tasks import comparable
 from fsframework.errors import DataError, OptionError
 from fsframework.statistics.differences import ComparisonOptions, differences
@@ -403,3 +403,18 @@ def test_a_comparison_is_found_by_measure_and_printed() -> None:
     [raw] = found.to_json()["comparisons"]
     assert (raw["measure"], set(raw["values"])) == ("acc-random", {"a", "b<"})
     assert {"difference", "p", "p_holm", "p_bh"} <= set(raw["pairs"][0])
+
+
+def test_letters_of_many_methods_are_read_in_ranges() -> None:
+    # Each method differs from all but its four neighbours, in steps of a point.
+    noise = np.random.default_rng(0).normal(0, 0.01, (40, 60))
+    noise -= noise.mean(axis=0)
+    values = 0.9 - 0.01 * np.arange(60) + noise
+    found = compare_methods([f"m{i}" for i in range(60)], measured(values))
+    for pair in found.pairs:
+        assert pair.p_holm is not None
+        shared = set(found.letters[pair.first]) & set(found.letters[pair.second])
+        assert bool(shared) is (pair.p_holm > 0.05)
+    assert {len(letter) for own in found.letters.values() for letter in own} == {1}
+    assert found.cell("m0").endswith("(a)")
+    assert found.cell("m30").endswith(f"({letters_shown(found.letters['m30'])})")

@@ -9,7 +9,7 @@ from typing import ClassVar
 from fsf_reports._sections._headline import every_measure, gap_name, headline_of, titled
 from fsf_reports.interfaces import ReportedRuns, Section
 from fsf_reports.values import Block, TableDeclaration, table_of_headline
-from fsf_statistics import ComparedHeadline, letters_told
+from fsf_statistics import ComparedHeadline, letters_shown, letters_told
 
 __all__ = ["Leaderboard"]
 
@@ -59,9 +59,11 @@ def _lettered(
         return board
     letters = leading.compared.letters
     entries = tuple(
-        dataclasses.replace(one, row=(*one.row, letters.get(one.about["row"], "")))
+        dataclasses.replace(one, row=(*one.row, letters_shown(letters.get(one.about["row"], ""))))
         for one in board.entries
     )
-    told = f"{_LETTER}: by {leading.label}. {letters_told(leading.values.values())}"
+    told = (
+        f"{_LETTER}: by {leading.label}. {letters_told(leading.values.values(), letters.values())}"
+    )
     row_names = (*board.row_names, _LETTER)
     return dataclasses.replace(board, row_names=row_names, entries=entries, notes=(told,))
