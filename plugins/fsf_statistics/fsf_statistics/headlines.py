@@ -364,8 +364,10 @@ def _notes(
     failed = {label: [f"{row.reason}."] for label, row in rows.items() if row.result is None}
     yield from (f"–: {note}" for note in footnotes(failed))
     for columns in groups:
+        # Those of robustness are among the limits.
+        others = [column for column in columns if column is not robustness_of(columns)]
         yield from _shared_first(
-            {c.label: c.compared.notes if c.compared is not None else () for c in columns}
+            {c.label: c.compared.notes if c.compared is not None else () for c in others}
         )
     done = {label: row.result for label, row in rows.items() if row.result is not None}
     yield from _shared_first(cautions_of({label: one.records for label, one in done.items()}))
@@ -424,7 +426,7 @@ def _has(columns: Sequence[Column], head: str) -> bool:
 
 
 def limits_of(groups: Sequence[Sequence[Column]], places: Sequence[str]) -> Iterator[str]:
-    """Yield what gaps do not rank, and which rows are near guessing or below it, each once.
+    """Yield what gaps and robustness do not rank, and which rows are near guessing, each once.
 
     Sets of tasks on which guessing gives the same share one sentence.
 
@@ -449,6 +451,9 @@ def limits_of(groups: Sequence[Sequence[Column]], places: Sequence[str]) -> Iter
         if robustness is not None:
             missing = {robustness.name(one): [why] for one, why in robustness.missing.items()}
             yield from (f"No robustness of {one}." for one in footnotes(missing))
+            where = f" ({places[number]})" if places[number] else ""
+            notes = robustness.compared.notes if robustness.compared is not None else ()
+            yield from (f"Robustness{where}: {note}." for note in notes)
         guessed = [next(iter(c.values.values())).guessing for c in columns if c.values]
         heads = alike.setdefault((main.measure.arms, *guessed), {})
         where = f" ({places[number]})" if places[number] else ""

@@ -279,6 +279,18 @@ def _missed(total: int) -> list[int]:
     return [total // 12 + (task < total % 12) for task in range(12)]
 
 
+def test_where_robustness_does_not_rank_is_among_the_limits() -> None:
+    # The better a strong model, the less it misses; of weak ones, the more: no line fits.
+    results = [
+        result(f"m{n}", {"random": _missed(2 * n), "biased": _missed(4 * n if n < 9 else 30 - n)})
+        for n in range(1, 17)
+    ]
+    notes = fsf_statistics.effective_robustness(results).notes
+    assert notes
+    for note in notes:
+        assert sum(note in limit for limit in told(*results).limits) == 1
+
+
 def test_enough_methods_are_ordered_by_effective_robustness_with_letters() -> None:
     results = [*six(), result("g", {"random": [4] * 12, "biased": [4] * 12})]
     expected = fsf_statistics.effective_robustness(results)
