@@ -16,7 +16,7 @@ from fsframework.components.package_files import package_file, package_folders
 from fsframework.errors import DataError, PluginError
 from fsframework.interfaces.command import Command
 
-__all__ = ["packaged", "packaged_runs", "read_entry_points"]
+__all__ = ["packaged", "packaged_among", "packaged_runs", "read_entry_points"]
 
 _GROUP_OF_FILES = "fsframework.files"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -131,3 +131,9 @@ def packaged(path: Path) -> Path:
         known = ", ".join(str(path.parent / place.name) for place in beside)
         raise DataError(f"{path}: no such task set or model; installed packages have {known}")
     return found[0] if found else path
+
+
+def packaged_among(options: object, *names: str) -> dict[str, Path]:
+    """Return the folders of options of these names, where one is given; see `packaged`."""
+    given = {name: getattr(options, name) for name in names}
+    return {name: packaged(place) for name, place in given.items() if place is not None}

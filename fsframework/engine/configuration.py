@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from fsframework.components.conversion import parameters
-from fsframework.components.entry_points import packaged
+from fsframework.components.entry_points import packaged_among
 from fsframework.components.objects import is_known, named
 from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
@@ -289,9 +289,7 @@ def _settings(tree: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
         own = {**dict.fromkeys(SEEDS, tree["seed"]), **own}
     found, origins = resolve_settings(Settings, own, "settings")
     check_choice(found.class_names)
-    places = {name: getattr(found, name) for name in ("model", "task_file")}
-    placed = {name: packaged(place) for name, place in places.items() if place is not None}
-    return dataclasses.replace(found, **placed), origins
+    return dataclasses.replace(found, **packaged_among(found, "model", "task_file")), origins
 
 
 def _detector(registry: Registry, settings: Settings, tree: Mapping[str, Any]) -> Component | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fsframework.components.conversion import parameters
+from fsframework.components.entry_points import packaged_among
 from fsframework.components.options import Given, layer, over, value_of
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component, resolve_settings
@@ -181,6 +182,7 @@ def _stages_below(
 def _stage(registry: Registry, tree: dict[str, Any]) -> tuple[Stage, dict[str, Any]]:
     request = tree.pop("method", None)
     stage, origins = resolve_settings(Stage, tree, "training")
+    stage = dataclasses.replace(stage, **packaged_among(stage, "init_from", "teacher"))
     if request is None or str(value_of(request)) == "none":
         return stage, origins
     method = resolve_component(registry, "method", request, where="training.method")
