@@ -1,10 +1,10 @@
 """Does the network or the head decide how much a classifier leans? The contrasts of a grid.
 
-Run ``python benchmarks/networks.py RUNS`` after the grid of ``networks.toml``. It prints, for each
+Run ``python benchmarks/networks.py RUNS`` after a grid ``networks*.toml``. It prints, for each
 data set with its words, the accuracies of every network with every head and two kinds of contrasts
 in points: of networks, averaged over heads, and of heads, averaged over networks. Each is taken in
 the control arm, in the other arm, in their gap, and in effective robustness: what the other arm has
-beyond the line through the logits of all twelve classifiers. A contrast is taken within each seed
+beyond the line through the logits of all classifiers. A contrast is taken within each seed
 of the tasks, where all classifiers answer the same tasks; its 95 % interval is Student's over the
 seeds, so it speaks of other tasks from these images and of these networks and heads only.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +58,8 @@ def grids(
                 words += f" of {model}"
         control, tested = (run.estimates[f"{statistic}-{arm}"].value for arm in run.tasks)
         network = parts["backbone"].options.get("model", parts["backbone"].name)
+        if starts := [stage.init_from for stage in record.stages if stage.init_from]:
+            network = Path(starts[0]).name
         own = found[f"{data}, {words}"][network, parts["method"].name]
         own[record.settings["task_seed"]] = (control, tested)
     return found
