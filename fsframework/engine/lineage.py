@@ -288,7 +288,9 @@ def _possibly(tested: UnderTest, name: str) -> str:
 def _of_training(tested: UnderTest, trained: Sequence[TrainedOn]) -> Iterator[str]:
     for one in trained:
         name, options = one.name, one.options
-        same_name = name == tested.name
+        # The folder of a published data set may have any name.
+        alike = options.get("name") == tested.options.get("name")
+        same_name = name == tested.name or (alike and tested.published)
         sources = {_spelt(name), *map(_spelt, one.images_from)}
         shared = [source for source in tested.sources if source in sources]
         if same_name and not tested.published and one.place not in ("", tested.place):

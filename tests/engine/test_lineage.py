@@ -44,6 +44,16 @@ class ToySet(Blobs):
         )
 
 
+class PlacedSet(ToySet):
+    """The same, in a folder of any name."""
+
+    argument = "path"
+
+    def __init__(self, path: Path, *, mixed: bool = False) -> None:
+        super().__init__(mixed=mixed)
+        self.path = path
+
+
 class OtherSet(ToySet):
     """Other images of the same source."""
 
@@ -149,6 +159,13 @@ def test_data_at_a_place_that_is_not_told_may_be_those_of_the_same_name(tmp_path
     dataclasses.replace(model.record, data=data).save(model.folder)
     [note] = said(there, **start, **small, task_seed=1)
     assert note.endswith(CERTAIN)
+
+
+def test_a_published_data_set_is_the_same_in_a_folder_of_another_name(tmp_path: Path) -> None:
+    mine, yours = ({"name": PlacedSet, "path": tmp_path / place} for place in ("mine", "yours"))
+    assert said(yours, training=trained(mine)) == []
+    [note] = said(yours, training=trained({**mine, "mixed": True}))
+    assert "trained on 2 of the 3 classes under test" in note
 
 
 def test_weights_bring_along_what_their_run_had_seen(tmp_path: Path) -> None:
