@@ -15,8 +15,12 @@ SHARED = Path(os.environ.get("FSF_GOLDEN", Path(__file__).parents[4] / "shared/g
 SMALL = SHARED / "data/cifar100_small.zip"
 MODELS = {
     "baseline-plus-plus": ("849a8c6ac1ba", 70.3),
+    "maml": ("47dcd9901fb2", 63.0),
+    "protonet": ("c05e075d4d6c", 76.0),
+    "r2d2": ("86127b70c3ae", 73.9),
     "renet": ("765e7a0dde46", 59.0),
     "rfs": ("899fc9c72589", 71.6),
+    "simclr": ("cc2600d09020", 54.9),
 }
 """The beginning of each digest of weights, never to be edited, and Acc on 60 images per class."""
 
