@@ -86,14 +86,14 @@ def lines_of(cells: Mapping[tuple[str, str], Mapping[int, tuple[float, float]]])
     for n, network in enumerate(networks):
         for h, head in enumerate(heads):
             row = (shown(one[:, n, h]) for one in measures.values())
-            yield f"{network:24}{head:10}" + "".join(f"{text:>16}" for text in row)
-    yield "contrast" + " " * 26 + "".join(f"{name:>16}" for name in measures)
+            yield f"{network:24}{head:26}" + "".join(f"{text:>16}" for text in row)
+    yield f"{'contrast':50}" + "".join(f"{name:>16}" for name in measures)
     for n, network in enumerate(networks[1:], 1):
         row = (shown((one[:, n] - one[:, 0]).mean(axis=1)) for one in measures.values())
-        yield f"{network + ' - ' + networks[0]:34}" + "".join(f"{text:>16}" for text in row)
+        yield f"{network + ' - ' + networks[0]:50}" + "".join(f"{text:>16}" for text in row)
     for h, head in enumerate(heads[1:], 1):
         row = (shown((one[..., h] - one[..., 0]).mean(axis=1)) for one in measures.values())
-        yield f"{head + ' - ' + heads[0]:34}" + "".join(f"{text:>16}" for text in row)
+        yield f"{head + ' - ' + heads[0]:50}" + "".join(f"{text:>16}" for text in row)
 
 
 def beyond_the_line(control: Floats, tested: Floats) -> Floats:
