@@ -69,7 +69,8 @@ class UnderTest:
 
     Args:
         name: as readers know them.
-        sources: lower-case names of the data themselves and of those they were taken from.
+        sources: lower-case names of the data themselves, the plugin's or the title that a file
+            declares, and of those they were taken from.
         published: whether anything is published about them.
         rendered: whether a program makes the images, so that no weights can have seen them.
         options: name and options, without the path of the data, which is ``place``.
@@ -289,8 +290,8 @@ def _of_training(tested: UnderTest, trained: Sequence[TrainedOn]) -> Iterator[st
     for one in trained:
         name, options = one.name, one.options
         # The folder of a published data set may have any name.
-        alike = options.get("name") == tested.options.get("name")
-        same_name = name == tested.name or (alike and tested.published)
+        same_plugin = tested.published and _spelt(str(options.get("name"))) == tested.sources[0]
+        same_name = name == tested.name or same_plugin
         sources = {_spelt(name), *map(_spelt, one.images_from)}
         shared = [source for source in tested.sources if source in sources]
         if same_name and not tested.published and one.place not in ("", tested.place):

@@ -54,6 +54,16 @@ class PlacedSet(ToySet):
         self.path = path
 
 
+class TitledSet(ToySet):
+    """One of several that files declare, which one plugin reads."""
+
+    declared_by = "title"
+
+    def __init__(self, *, title: str, mixed: bool = False) -> None:
+        super().__init__(images_from="", mixed=mixed)
+        self.about = dataclasses.replace(self.about, title=title)
+
+
 class OtherSet(ToySet):
     """Other images of the same source."""
 
@@ -166,6 +176,8 @@ def test_a_published_data_set_is_the_same_in_a_folder_of_another_name(tmp_path: 
     assert said(yours, training=trained(mine)) == []
     [note] = said(yours, training=trained({**mine, "mixed": True}))
     assert "trained on 2 of the 3 classes under test" in note
+    other = trained({"name": TitledSet, "title": "Birds", "mixed": True})
+    assert said({"name": TitledSet, "title": "Fish"}, training=other) == []
 
 
 def test_weights_bring_along_what_their_run_had_seen(tmp_path: Path) -> None:
