@@ -108,7 +108,8 @@ class Stage(TypedDict, total=False):
     """Prefixes of parameter names that stay as they are, such as backbone."""
 
     init_from: str | Path | None
-    """Start the training from the weights of another run, or of a safetensors file."""
+    """Start the training from the weights of another run, of a model that a package has under a
+    name, or of a safetensors file."""
 
     init_parts: str | Sequence[str]
     """Prefixes of the weights to take from init_from; by default all whose names agree."""
@@ -271,7 +272,8 @@ class Arguments(Dropping, total=False):
     """Also write the training curve for TensorBoard into the run's folder."""
 
     init_from: str | Path | None
-    """Start the training from the weights of another run, or of a safetensors file."""
+    """Start the training from the weights of another run, of a model that a package has under a
+    name, or of a safetensors file."""
 
 class Grid(TypedDict, total=False):
     """Options of ``fsframework.sweep``, as in ``Arguments``."""
