@@ -448,15 +448,14 @@ def limits_of(groups: Sequence[Sequence[Column]], places: Sequence[str]) -> Iter
     names: dict[str, str] = {}
     for number, columns in gaps:
         main, robustness = main_of(columns), robustness_of(columns)
+        where = f" ({places[number]})" if places[number] else ""
         if robustness is not None:
             missing = {robustness.name(one): [why] for one, why in robustness.missing.items()}
             yield from (f"No robustness of {one}." for one in footnotes(missing))
-            where = f" ({places[number]})" if places[number] else ""
             notes = robustness.compared.notes if robustness.compared is not None else ()
             yield from (f"Robustness{where}: {note}." for note in notes)
         guessed = [next(iter(c.values.values())).guessing for c in columns if c.values]
         heads = alike.setdefault((main.measure.arms, *guessed), {})
-        where = f" ({places[number]})" if places[number] else ""
         for column in columns:
             own = {f"{number} {label}": one for label, one in column.values.items()}
             heads.setdefault(column.label, {}).update(own)
