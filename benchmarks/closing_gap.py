@@ -89,7 +89,13 @@ def print_tables(folder: Path) -> None:
 
 
 SHOWN = ("acc-random", "acc-gap", "wacc-random", "wacc-biased", "wacc-gap")
-COMPARED = {"acc-random": "acc", "acc-gap": "acc-gap", "wacc-gap": "wacc-gap"}
+COMPARED = {
+    "acc-random": "acc",
+    "wacc-random": "wacc",
+    "wacc-biased": "wacc",
+    "acc-gap": "acc-gap",
+    "wacc-gap": "wacc-gap",
+}
 
 
 def lost(part: MeasureComparison, base: str, label: str) -> str:

@@ -282,8 +282,8 @@ def _with_clashes(rows: Sequence[tuple[Plugin, tuple[str, ...]]]) -> list[Plugin
     for plugin, path in rows:
         rivals = [*same[plugin.kind, plugin.name], *(same[("", *path)] if path else ())]
         others = [f"{p.distribution} ({p.name})" for p in dict.fromkeys(rivals) if p is not plugin]
-        status = f"clash: also from {', '.join(others)}" if others else plugin.status
-        found.append(replace(plugin, status=status))
+        clash = f"clash: also from {', '.join(others)}"
+        found.append(replace(plugin, status=clash) if others else plugin)
     return found
 
 

@@ -796,8 +796,9 @@ def _place_labels(rows: list[dict[str, Any]], frame: Frame, *, diagonal: bool) -
     some = len(rows) > _MOST_POINTS_KEYED
     if not (some or frame.numbered) and max(widths) > _WIDEST_LABEL * frame.panel:
         return False
+    area = (frame.panel, frame.height)
     found = placed_labels(
-        at, widths, obstacles, (frame.panel, frame.height), SIZE + 1, only_free=some
+        tuple(at), tuple(widths), tuple(obstacles), area, SIZE + 1, only_free=some
     )
     for place, (row, text, label) in enumerate(zip(rows, texts, found, strict=True)):
         if label is not None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
 
 __all__ = ["Axis", "Label", "Rectangle", "axis_over", "placed_labels", "steps_between"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def steps_between(low: float, high: float, most: int = 6) -> list[float]:
@@ -78,32 +83,13 @@ def axis_over(
     return Axis(low, high, tuple(steps_between(low, high, most)))
 
 
-@dataclass(frozen=True)
-class Rectangle:
+class Rectangle(NamedTuple):
     """A part of the plane, in points from its upper left corner."""
 
     left: float
     top: float
     right: float
     bottom: float
-
-    def overlap(self, other: Rectangle) -> float:
-        """Return the area that both share."""
-        width = min(self.right, other.right) - max(self.left, other.left)
-        height = min(self.bottom, other.bottom) - max(self.top, other.top)
-        return max(0.0, width) * max(0.0, height)
-
-    def outside(self, width: float, height: float) -> float:
-        """Return the area beyond a frame of this size."""
-        inside = self.overlap(Rectangle(0, 0, width, height))
-        return (self.right - self.left) * (self.bottom - self.top) - inside
-
-    def distance(self, point: tuple[float, float]) -> float:
-        """Return how far a point is, 0 inside."""
-        (x, y) = point
-        right = max(self.left - x, 0.0, x - self.right)
-        down = max(self.top - y, 0.0, y - self.bottom)
-        return math.hypot(right, down)
 
 
 @dataclass(frozen=True)
@@ -122,25 +108,29 @@ class Label:
         return math.hypot(self.dx, self.dy) > _NEAR
 
 
-_AROUND = tuple(
+_AROUND = np.array([
     (round(math.cos(n * math.pi / 8), 2), round(math.sin(n * math.pi / 8), 2))
     for n in (0, 8, 12, 4, 14, 2, 10, 6, 15, 1, 9, 7, 13, 3, 11, 5)
-)
+])  # fmt: skip
 """Directions from a point, the usual ones first."""
+_ALIGNED = ["left" if x > 0.1 else "right" if x < -0.1 else "center" for x, _ in _AROUND]
+_SHIFTED = np.array([{"left": 0.0, "center": 0.5, "right": 1.0}[one] for one in _ALIGNED])
+"""How much of a label lies left of the end of its line."""
 _DISTANCES = (5.0, 8.0, 12.0, 17.0, 23.0, 30.0, 38.0, 48.0, 60.0, 75.0, 95.0, 120.0, 150.0)
 _NEAR, _FAR = 9.0, 38.0
 """A label further away than this has a line to its point."""
 
 
+@functools.lru_cache(maxsize=16)
 def placed_labels(
-    points: Sequence[tuple[float, float]],
-    widths: Sequence[float],
-    obstacles: Sequence[Rectangle],
+    points: tuple[tuple[float, float], ...],
+    widths: tuple[float, ...],
+    obstacles: tuple[Rectangle, ...],
     frame: tuple[float, float],
     size: float,
     *,
     only_free: bool = False,
-) -> list[Label | None]:
+) -> tuple[Label | None, ...]:
     """Return where each label has most room, ``None`` where there is no label.
 
     Labels are placed in turn, those of crowded points first, where they cover as little as possible
@@ -155,79 +145,98 @@ def placed_labels(
         size: of the font.
         only_free: place only labels that have room beside their point.
     """
-    marks = [Rectangle(x - 3, y - 3, x + 3, y + 3) for x, y in points]
-    taken: list[Rectangle] = []
-    lines: list[Rectangle] = []
+    at = np.asarray(points, dtype=float).reshape(-1, 2)
+    marks = _around(at, 3)
+    covered = np.asarray(obstacles, dtype=float).reshape(-1, 4)
+    taken = lines = np.empty((0, 4))
     found: list[Label | None] = [None] * len(points)
     crowded_first = _by_neighbours(points)
     for place in reversed(crowded_first) if only_free else crowded_first:
-        (x, y), width = points[place], widths[place]
-        if not width:
+        if not widths[place]:
             continue
+        own = at[place]
+        others = at[np.hypot(*(at - own).T) >= 1]
         best, box, cost = Label(0, 0, "left"), marks[place], math.inf
-        for distance, (right, down) in itertools.product(_DISTANCES, _AROUND):
+        for distance in _DISTANCES:
             far = 1.2 * (distance - _DISTANCES[0])
             if far > cost:
                 break
-            dx, dy = distance * right, distance * down
-            align = "left" if right > 0.1 else "right" if right < -0.1 else "center"
-            tried = _box(x + dx, y + dy, width, size, align)
-            hidden = sum(tried.overlap(other) for other in (*taken, *marks))
-            hidden += tried.outside(*frame)
-            others = [other for other in points if math.dist(other, (x, y)) >= 1]
-            hidden += 10 * _is_ambiguous(tried, (x, y), (x + dx, y + dy), others)
-            covered = 100 * hidden + 0.5 * sum(tried.overlap(other) for other in obstacles)
-            covered += sum(map(tried.overlap, lines))
+            ends = own + distance * _AROUND
+            tried = _boxes(ends, widths[place], size)
+            hidden = _overlaps(tried, np.concatenate([taken, marks])).sum(1)
+            hidden += _areas(tried) - _overlaps(tried, np.array([[0, 0, *frame]])).sum(1)
+            hidden += 10 * _are_ambiguous(tried, own, ends, others)
+            costs = far + 100 * hidden + 0.5 * _overlaps(tried, covered).sum(1)
+            costs += _overlaps(tried, lines).sum(1)
             if distance > _NEAR:
-                line = _along((x, y), (x + dx, y + dy))
-                covered += 20 * sum(one.overlap(other) for one in line for other in taken)
-            if covered + far < cost - 1e-9:
-                free = hidden < 1e-6 and distance <= _FAR
-                best, box, cost = Label(dx, dy, align, free), tried, covered + far
+                costs += [20 * _overlaps(_along(own, end), taken).sum() for end in ends]
+            for way in range(len(costs)):
+                if costs[way] < cost - 1e-9:
+                    (dx, dy), box, cost = distance * _AROUND[way], tried[way], costs[way]
+                    free = bool(hidden[way] < 1e-6) and distance <= _FAR
+                    best = Label(float(dx), float(dy), _ALIGNED[way], free)
         if only_free and (best.is_far or not best.is_free):
             continue
         found[place] = best
-        taken.append(box)
+        taken = np.vstack([taken, box])
         if best.is_far:
-            lines += _along((x, y), (x + best.dx, y + best.dy))
-    return found
+            lines = np.vstack([lines, _along(own, own + np.array([best.dx, best.dy]))])
+    return tuple(found)
 
 
-def _is_ambiguous(
-    box: Rectangle,
-    own: tuple[float, float],
-    end: tuple[float, float],
-    others: Sequence[tuple[float, float]],
-) -> bool:
-    """Return whether a label can be read as that of another point.
+def _are_ambiguous(boxes: Array, own: Array, ends: Array, others: Array) -> Array:
+    """Return which labels can be read as those of another point.
 
     A label beside its point is clearly nearer to it than to any other. The line of a label further
     away passes no other point, and the label is not beside one.
     """
-    nearest = min(map(box.distance, others), default=math.inf)
-    if math.dist(own, end) <= _NEAR:
-        return nearest < box.distance(own) + 3
-    line = [Rectangle(one.left - 2, one.top - 2, one.right + 2, one.bottom + 2)
-            for one in _along(own, end)]  # fmt: skip
-    return nearest <= _NEAR or any(not one.distance(other) for one in line for other in others)
+    if not len(others):
+        return np.zeros(len(boxes), dtype=bool)
+    nearest = _distances(boxes, others).min(1)
+    if np.hypot(*(ends[0] - own)) <= _NEAR:
+        return np.asarray(nearest < _distances(boxes, own[None])[:, 0] + 3)
+    wider = (-2, -2, 2, 2)
+    passed = [not _distances(_along(own, end) + wider, others).all() for end in ends]
+    return np.asarray((nearest <= _NEAR) | passed)
 
 
-def _along(start: tuple[float, float], end: tuple[float, float]) -> list[Rectangle]:
-    """Return small boxes along a line."""
-    count = max(1, int(math.dist(start, end) / 3))
-    at = [
-        (start[0] + (end[0] - start[0]) * n / count, start[1] + (end[1] - start[1]) * n / count)
-        for n in range(count)
-    ]
-    return [Rectangle(x - 1, y - 1, x + 1, y + 1) for x, y in at]
+def _along(start: Array, end: Array) -> Array:
+    """Return small rectangles along a line."""
+    count = max(1, int(np.hypot(*(end - start)) / 3))
+    return _around(start + (end - start) * np.arange(count)[:, None] / count, 1)
+
+
+def _around(points: Array, reach: float) -> Array:
+    """Return a rectangle around each point."""
+    return np.hstack([points - reach, points + reach])
+
+
+def _boxes(ends: Array, width: float, size: float) -> Array:
+    """Return the rectangle of a label at each end of the lines around a point."""
+    left = ends[:, 0] - width * _SHIFTED
+    top = ends[:, 1] - size / 2
+    return np.stack([left, top, left + width, top + size], axis=1)
+
+
+def _areas(boxes: Array) -> Array:
+    return np.asarray((boxes[:, 2:] - boxes[:, :2]).prod(1))
+
+
+def _overlaps(some: Array, others: Array) -> Array:
+    """Return the area that each of some rectangles shares with each of others."""
+    low = np.maximum(some[:, None, :2], others[:, :2])
+    high = np.minimum(some[:, None, 2:], others[:, 2:])
+    return np.asarray(np.maximum(high - low, 0).prod(2))
+
+
+def _distances(boxes: Array, points: Array) -> Array:
+    """Return how far each point is from each rectangle, 0 inside."""
+    beyond = np.maximum(boxes[:, None, :2] - points, points - boxes[:, None, 2:])
+    beyond = np.maximum(beyond, 0)
+    return np.asarray(np.hypot(beyond[..., 0], beyond[..., 1]))
 
 
 def _by_neighbours(points: Sequence[tuple[float, float]]) -> list[int]:
     """Return the places of points, those with the most others around first."""
     near = [sum(math.dist(one, other) < 30 for other in points) for one in points]
     return sorted(range(len(points)), key=lambda n: (-near[n], n))
-
-
-def _box(x: float, y: float, width: float, size: float, align: str) -> Rectangle:
-    left = x - {"left": 0.0, "center": width / 2, "right": width}[align]
-    return Rectangle(left, y - size / 2, left + width, y + size / 2)

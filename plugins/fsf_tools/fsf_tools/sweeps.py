@@ -11,7 +11,7 @@ from typing import Any
 
 from fsf_tools.experiment_keys import key_of_experiment
 from fsf_tools.queue import Ended, Item, SweepFolder, run_items
-from fsframework.api.components import canonical
+from fsframework.api.components import Component, canonical
 from fsframework.api.experiments import Experiment, merged, resolved
 from fsframework.api.models import resolve_device
 from fsframework.api.running import Run, load_run
@@ -250,6 +250,7 @@ def sweep_of(
     if errors and len(errors) == len(planned):
         raise errors[0]
     opened: dict[str, str] = {}
+    known: dict[Any, Component] = {}
     values: dict[tuple[str, str], str] = {}
     items: dict[str, Item] = {}
     keys = []
@@ -258,10 +259,11 @@ def sweep_of(
     for one in planned:
         key = ""
         if one.resolved is not None:
-            data = _data_fingerprint(one.resolved, opened)
-            key = key_of_experiment(one.resolved, data)
-            of_run = key_of_experiment(replace(one.resolved, statistics={}), data)
-            for name_of, statistic in one.resolved.statistics.items():
+            experiment = _of_known(one.resolved, known)
+            data = _data_fingerprint(experiment, opened)
+            key = key_of_experiment(experiment, data)
+            of_run = key_of_experiment(replace(experiment, statistics={}), data)
+            for name_of, statistic in experiment.statistics.items():
                 told = statistic.fingerprint
                 if values.setdefault((of_run, name_of), told) != told:
                     raise OptionError(
@@ -273,6 +275,23 @@ def sweep_of(
         keys.append(key)
     usual = f"sweep-{digest_of('sweep', sorted(items))[:8]}"
     return Sweep(name or usual, planned, session, items, tuple(keys), launcher)
+
+
+def _of_known(experiment: Experiment, known: dict[Any, Component]) -> Experiment:
+    """Return an experiment with known components for equal ones, whose code is digested once."""
+
+    def known_one(component: Component) -> Component:
+        parts = component.walk()
+        if any(part.instance is not None for part in parts):
+            return component
+        told = canonical([component.kind, component.to_json()])
+        return known.setdefault((told, *(part.cls for part in parts)), component)
+
+    def known_ones(components: Mapping[str, Component]) -> dict[str, Any]:
+        return {name: known_one(component) for name, component in components.items()}
+
+    statistics = known_ones(experiment.statistics)
+    return replace(experiment, **known_ones(experiment.roles), statistics=statistics)
 
 
 def _group_of(experiment: Experiment) -> str:
