@@ -1,4 +1,4 @@
-"""The commands of `fsf-tools` on the embedded data."""
+"""The commands of `fsf-toolbox` on the embedded data."""
 
 from __future__ import annotations
 

@@ -154,7 +154,9 @@ def test_all_packages_get_a_version_by_one_command(
     release.raise_version("1.4.2")
     assert {release.version_of(folder) for folder in release.packages()} == {"1.4.2"}
     table = tomllib.loads((tmp_path / "plugins/fsf_optuna/pyproject.toml").read_text())
-    assert {"fsframework>=1.4,<1.5", "fsf-tools>=1.4,<1.5"} <= set(table["project"]["dependencies"])
+    assert {"fsframework>=1.4,<1.5", "fsf-toolbox>=1.4,<1.5"} <= set(
+        table["project"]["dependencies"]
+    )
     assert "\nversion: 1.4.2\n" in (tmp_path / "CITATION.cff").read_text()
     headings = re.findall(r"^## (.+)$", (tmp_path / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert [heading.split()[0] for heading in headings][:2] == ["1.4.2", release.version_of(ROOT)]

@@ -1,0 +1,119 @@
+"""`fsf results add`: what is copied, what is refused, and the page of a folder of results."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsframework
+from fsf_toolbox import add_results
+from tests.conftest import Fsf
+from tests.toys import image_folder
+
+SETTING: dict[str, Any] = {
+    "dataset": {"name": "planted", "n_per_class": 20, "size": 16}, "way": 3, "shot": 1,
+    "queries": 4, "tasks": 10, "image_size": 16, "training": {"epochs": 0}, "progress": False,
+}  # fmt: skip
+
+
+@pytest.fixture
+def runs() -> list[fsframework.Run]:
+    return [fsframework.run(method=method, **SETTING) for method in ("ncc", "logistic")]
+
+
+def changed(run: fsframework.Run, name: str, **changes: Any) -> Path:
+    """A copy of a run whose record, sealed again, says something else."""
+    folder = run.folder.with_name(name)
+    shutil.copytree(run.folder, folder)
+    dataclasses.replace(run.record, **changes).save(folder)
+    return folder
+
+
+def test_runs_are_copied_whole_and_once_and_shown_with_how_to_submit(
+    fsf: Fsf, tmp_path: Path, runs: list[fsframework.Run]
+) -> None:
+    added = fsf("results", "add", *(run.name for run in runs), "--to", "results")
+    assert added.returncode == 0, added.stderr
+    folder = tmp_path / "results"
+    assert {one.name for one in folder.iterdir()} == {*(run.name for run in runs), "SUBMIT.md"}
+    for run in runs:
+        copy = fsframework.load_run(folder / run.name)
+        assert copy.estimates == run.estimates
+        assert copy.outcomes["biased"].digest == run.outcomes["biased"].digest
+        assert not (copy.folder / "weights.safetensors").exists()
+    first = min(run.name for run in runs)
+    how = f"-o dataset.n_per_class=20 -o dataset.size=16 --task-file {first}\n"
+    assert f"--dataset planted {how}" in (folder / "SUBMIT.md").read_text()
+    (folder / "SUBMIT.md").write_text("Write to the birds group.\n")
+    again = fsf("results", "add", "runs", "--to", "results")
+    assert again.returncode == 0, again.stderr
+    assert len(fsframework.runs(folder)) == 2
+    page = fsf("report", "results", "--section", "leaderboard", "--section", "submission")
+    assert page.returncode == 0, page.stderr
+    text = (tmp_path / "report.html").read_text()
+    file = f"{runs[0].name}/outcomes-biased.parquet"
+    for told in ("Write to the birds group.", f'href="results/{file}"', ">letter<"):
+        assert told in text
+    alone = fsf("report", runs[0].name, "--section", "submission", "--output", "alone.html")
+    assert alone.returncode == 0, alone.stderr
+    assert "birds group" not in (tmp_path / "alone.html").read_text()
+
+
+def test_what_is_collected_names_no_folder_of_the_machine(tmp_path: Path) -> None:
+    images = image_folder(tmp_path / "images", "abc", each=8)
+    words = tmp_path / "words.csv"
+    keys = [f"{label}/{i}.png" for label in "abc" for i in range(8)]
+    words.write_text("\n".join(["key,words", *(f"{key},{key[0]}{key[2]}" for key in keys)]))
+    data: dict[str, Any] = {"dataset": f"folder:{images}", "split": "all", "progress": False}
+    shape: dict[str, Any] = {"way": 3, "shot": 1, "queries": 4, "tasks": 10, "sampler": "random"}
+    untrained: dict[str, Any] = {"training": {"epochs": 0}, "image_size": 16}
+    drawn = fsframework.run(method="ncc", attributes=words, **data, **shape, **untrained)
+    runs = [
+        drawn,
+        fsframework.run(
+            method="logistic", attributes=words, task_file=drawn.folder, **data, **untrained
+        ),
+        fsframework.run(model=drawn.folder, attributes=words, **data, **{**shape, "tasks": 9}),
+    ]
+    told = add_results([run.folder for run in runs], tmp_path / "results")
+    assert set(told.values()) == {""}
+    for run in runs:
+        assert str(tmp_path) in (run.folder / "run.json").read_text()
+        assert str(tmp_path) not in (tmp_path / "results" / run.name / "run.json").read_text()
+    copies = list(fsframework.runs(tmp_path / "results"))
+    assert {one.record.settings["task_file"] for one in copies} == {None, drawn.name}
+    assert {one.record.settings["model"] for one in copies} == {None, drawn.name}
+    told = add_results([tmp_path / "results"], tmp_path / "others")
+    assert told == {run.name: "" for run in runs}
+
+
+def test_a_run_that_does_not_check_is_refused_in_a_sentence_of_its_own(
+    fsf: Fsf, tmp_path: Path, runs: list[fsframework.Run]
+) -> None:
+    one, other = runs
+    gap = one.record.estimates["wacc-gap"]
+    better = {**one.record.estimates, "wacc-gap": dataclasses.replace(gap, value=gap.low)}
+    changed(one, "better", estimates=better)
+    changed(one, "older", statistics={**one.record.statistics, "wacc": "0" * 64})
+    changed(one, "begun", status="unfinished")
+    changed(one, "named", given={**one.record.given, "task_file": "cub/fewstab-5w1s-v1"})
+    mixed = changed(one, "mixed")
+    shutil.copyfile(other.folder / "outcomes-biased.parquet", mixed / "outcomes-biased.parquet")
+    done = fsf("results", "add", "runs", "--to", "results")
+    assert done.returncode == 2
+    refused = [line for line in done.stderr.splitlines() if line.startswith("refused: ")]
+    assert len(refused) == 5
+    for told in ("wacc-gap", "another version", "is unfinished", "cub/fewstab-5w1s-v1",
+                 "mixed/outcomes-biased.parquet"):  # fmt: skip
+        assert sum(told in line for line in refused) == 1, (told, refused)
+    names = {one.name for one in (tmp_path / "results").iterdir()}
+    assert names == {one.name, other.name, "SUBMIT.md"}
+    damaged = json.loads((one.folder / "run.json").read_text())
+    (one.folder / "run.json").write_text(json.dumps({**damaged, "created": "now"}))
+    assert fsf("results", "add", str(one.folder), "--to", "results").returncode == 2
+    assert add_results([other.folder], tmp_path / "results") == {other.name: ""}
