@@ -299,14 +299,16 @@ def _reached(name: str) -> Iterator[str]:
     parts = []
     for path in sorted((DOCS / "results").glob("*.md")):
         lines = path.read_text(encoding="utf-8").splitlines()
-        title = lines[0].removeprefix("# ")
+        title = section = lines[0].removeprefix("# ")
         head: tuple[str, ...] = ()
         for before, line in itertools.pairwise(lines):
-            if line.startswith("|--"):
+            if line.startswith("#"):
+                section = f"{title}: {line.lstrip('# ')}"
+            if re.match(r"\| ?:?-", line):
                 head = _cells(before)
             mine = re.fullmatch(rf"`({re.escape(name)}(:[^`]*)?)`.*", (_cells(line) or ("",))[0])
             if mine and line.startswith("|") and len(head) == len(_cells(line)):
-                parts.append(f"[{title}](../../results/{path.name}):")
+                parts.append(f"[{section}](../../results/{path.name}):")
                 parts.append(table(head, [_cells(line)]))
     if parts:
         yield "## Reached here"
