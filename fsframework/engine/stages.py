@@ -17,7 +17,7 @@ from fsframework._digest import digest_of
 from fsframework._reading import check_file
 from fsframework.components.options import TRAINING, Option, check_values
 from fsframework.components.resolution import differing
-from fsframework.errors import DataError, OptionError, close_matches
+from fsframework.errors import DataError, OptionError, argument, close_matches
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
@@ -263,4 +263,5 @@ def _digest_of(option: str, source: Path | None) -> str:
         check_file(path)
         return digest_of(path.read_bytes())
     except OSError as error:
-        raise DataError(f"training.{option} {source}: {error.strerror}") from None
+        why = "it holds no weights" if source.is_dir() else error.strerror
+        raise DataError(f"{argument(f'training.{option}', str(source))}: {why}") from None

@@ -22,7 +22,7 @@ from fsf_reports.interfaces import (
 from fsf_statistics import labelled
 from fsframework.api.components import component
 from fsframework.api.run_pixels import RunImages
-from fsframework.api.running import Run, load_run, load_runs, runs
+from fsframework.api.running import Run, Runs, load_run, load_runs, runs
 from fsframework.api.session import Session, open_session
 from fsframework.errors import (
     DataError,
@@ -146,7 +146,7 @@ def report(  # noqa: PLR0913 - an option each
     )
     chosen = _sections(session.registry, sections)
     made_by: PageWriter = component(session.registry, "page", writer).create()
-    opened = list(opened_runs(results, session.workspace.runs))
+    opened = list(opened_runs(results, session.workspace.runs, session.reporter.note))
     if not opened:
         raise OptionError("a report needs at least one run, and none is given")
     shown = ReportedRuns(_reported(opened, session, plugins))
@@ -215,13 +215,20 @@ def _part(name: str, make: Callable[[], Section], shown: ReportedRuns) -> Report
         return ReportPart(name, title, problem=str(error))
 
 
-def opened_runs(given: Reportable | Iterable[Reportable], runs_dir: Path) -> Iterator[Run]:
-    """Yield the runs of a request, each once."""
+def opened_runs(
+    given: Reportable | Iterable[Reportable],
+    runs_dir: Path,
+    note: Callable[[str], object] = lambda _: None,
+) -> Iterator[Run]:
+    """Yield the runs of a request, each once; ``note`` is told of those that cannot be read."""
     if isinstance(given, (Run, MethodResult, str, Path)):
         given = [given]
     seen = set()
     for one in given:
-        for run in _runs_of(one, runs_dir):
+        found = _runs_of(one, runs_dir)
+        for reason in found.broken.values() if isinstance(found, Runs) else ():
+            note(f"left out: {reason}")
+        for run in found:
             if run.folder not in seen:
                 seen.add(run.folder)
                 yield run

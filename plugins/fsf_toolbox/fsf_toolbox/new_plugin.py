@@ -21,7 +21,7 @@ from string import Template
 
 from fsf_toolbox.publishing import staging
 from fsframework.api.components import Registry
-from fsframework.errors import DataError, OptionError, PluginError
+from fsframework.errors import OptionError, PluginError
 
 __all__ = ["new_plugin", "template_of"]
 
@@ -159,13 +159,10 @@ def _shared(kind: str, words: Mapping[str, str]) -> dict[str, str]:
 
 def _write(path: Path, contents: Mapping[str, str]) -> None:
     """Write all files below a path, or none; an empty name is that of the path itself."""
-    try:
-        with staging(path) as folder:
-            whole = folder / path.name
-            for name, text in contents.items():
-                file = whole / name
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text, encoding="utf-8")
-            whole.rename(path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}") from None
+    with staging(path) as folder:
+        whole = folder / path.name
+        for name, text in contents.items():
+            file = whole / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        whole.rename(path)

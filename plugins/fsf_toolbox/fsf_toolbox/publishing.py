@@ -7,11 +7,17 @@ module in the entry-point group ``fsframework.files``.
 from __future__ import annotations
 
 import dataclasses
+import keyword
+import os
 import re
+import shlex
 import shutil
+import sys
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,12 +27,14 @@ from fsframework.api.imports import ArmRecord, RunRecord, save_import
 from fsframework.api.opened import draw_tasks
 from fsframework.api.running import packaged_runs
 from fsframework.api.session import Workspace
-from fsframework.errors import DataError, OptionError, RecordError, argument
+from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
 from fsframework.values import atomic_write, digest_of
 
 __all__ = [
     "copy_run",
     "datasheet",
+    "installed_from",
+    "is_version",
     "publish_model",
     "publish_tasks",
     "staging",
@@ -58,9 +66,11 @@ def publish_tasks(
         about: what a reader must know, such as where the words are from.
 
     Raises:
-        DataError: the package has the name already: what is published never changes.
-        OptionError: the name is malformed.
+        DataError: this package or an installed one has the name already: what is published never
+            changes; or the folder is no such package.
+        OptionError: the name is malformed, or the licence is empty.
     """
+    licence, about = _line(licence, "licence"), [_line(one, "about") for one in about]
     target = _target(name, package, "DATA/NAME-vN", "cub/fewstab-5w1s-v1", _NAME + _VERSION)
     experiment, session = described.experiment, described.session
     arms, images = draw_tasks(experiment, session)
@@ -88,17 +98,18 @@ def publish_tasks(
             words.save(record.words_file(folder))
 
     roles = {"dataset": experiment.dataset, "sampler": experiment.sampler}
-    with staging(target) as folder:
+    with staging(target, package) as folder:
         there = dataclasses.replace(session, workspace=Workspace(folder, session.workspace.cache))
         made = save_import(there, "set", record, write, roles=roles)
         without_place(made.record).save(made.folder)
+        _begin(package, target)
         made.folder.rename(target)
     _list(package, name, licence, [tasks.digest for tasks in arms.values()])
     return load_run(target)
 
 
 def without_place(record: RunRecord) -> RunRecord:
-    """Return a record without the folders that its files had on this machine.
+    """Return a record without the folders that its files had on this machine, notes included.
 
     Files keep their names, and what is in an installed package the name that it has there. The
     argument of the data set is left out: a user has the data somewhere else.
@@ -111,6 +122,13 @@ def without_place(record: RunRecord) -> RunRecord:
         ]
         dataset = dataclasses.replace(found, options=kept[0], origins=kept[1], added_as=None)
         components["dataset"] = dataset
+    places = sorted(filter(None, _places_in(record)), key=len, reverse=True)
+
+    def told(texts: Sequence[str]) -> tuple[str, ...]:
+        for place in places:
+            texts = [text.replace(place, _name_of(Path(place))) for text in texts]
+        return tuple(texts)
+
     trained = tuple(dataclasses.replace(one, place="") for one in record.data.trained_on)
     data = dataclasses.replace(without_folders(record.data), trained_on=trained)
     return dataclasses.replace(
@@ -122,7 +140,22 @@ def without_place(record: RunRecord) -> RunRecord:
         plugins=without_folders(record.plugins),
         imported=without_folders(record.imported),
         data=data,
+        notes=told(record.notes),
+        cautions=told(record.cautions),
     )
+
+
+def _places_in(value: Any) -> Iterator[str]:
+    """Yield the files and folders that are named in a value, whatever is in it included."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _places_in(one)
+    elif isinstance(value, str) and (found := _PLACE.search(value)):
+        yield found[0]
 
 
 def without_folders(value: Any) -> Any:
@@ -152,10 +185,11 @@ def publish_model(name: str, package: Path, run: Run, *, licence: str) -> Run:
         licence: of the weights.
 
     Raises:
-        DataError: weights are missing or not those of the run, or the package has the name.
-        OptionError: the name is malformed, or the run holds no model.
+        DataError: weights are missing or not those of the run; as in ``publish_tasks``.
+        OptionError: the name is malformed, the licence is empty, or the run holds no model.
         RecordError: the run is not finished.
     """
+    licence = _line(licence, "licence")
     target = _target(name, package, "DATA/NAME", "cub/protonet", _NAME)
     record = without_place(run.record)
     if record.status == "unfinished" or "weights" not in record.digests:
@@ -163,8 +197,9 @@ def publish_model(name: str, package: Path, run: Run, *, licence: str) -> Run:
     run.model(device="cpu")  # refuses weights that are not those of the run
     notes = (*record.notes, f"licence: {licence}")
     record = dataclasses.replace(record, name=name, notes=notes)
-    with staging(target) as folder:
+    with staging(target, package) as folder:
         copy_run(run, folder / "run", ("weights.safetensors", "code/*.py"), record)
+        _begin(package, target)
         (folder / "run").rename(target)
     _list(package, name, licence, [record.digests["weights"]])
     return load_run(target)
@@ -180,43 +215,141 @@ def copy_run(run: Run, folder: Path, patterns: Sequence[str], record: RunRecord)
 
 
 @contextmanager
-def staging(target: Path) -> Iterator[Path]:
-    """Yield a folder beside a target, in which it is made before it is moved there."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".fsf-", dir=target.parent) as folder:
-        yield Path(folder)
+def staging(target: Path, place: Path | None = None) -> Iterator[Path]:
+    """Yield a folder in which a target is made before it is moved there.
+
+    Args:
+        place: where the folder is, by default beside the target. What a killed process leaves must
+            not be where it would be packed or read.
+
+    Raises:
+        DataError: nothing can be written there.
+    """
+    place = place or target.parent
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".fsf-", dir=place) as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise DataError(f"{target}: cannot be written: {error.strerror or error}") from None
+
+
+def installed_from(package: Path) -> str:
+    """Return what ``pip install`` takes for the folder of a package, and not for a name."""
+    text = str(package)
+    return shlex.quote(text if os.sep in text else f".{os.sep}{text}")
+
+
+def is_version(name: str) -> bool:
+    """Whether a text can be the name of a task set, ``DATA/NAME-vN``."""
+    return re.fullmatch(_NAME + _VERSION, name) is not None
+
+
+def _line(text: str, option: str) -> str:
+    """Return a text as one line.
+
+    Raises:
+        OptionError: it is empty.
+    """
+    if not (line := " ".join(text.split())):
+        raise OptionError(f"{argument(option)} must be a text, such as CC-BY-4.0; it is empty")
+    return line
 
 
 def _target(name: str, package: Path, form: str, example: str, pattern: str) -> Path:
-    """Return the folder of a name in a package, which is begun if it does not exist."""
+    """Return the folder of a name in a package, which is there or can be begun; write nothing."""
     if not re.fullmatch(pattern, name):
         raise OptionError(
             f"the name must be {form} in lower-case letters, digits and '-', such as {example}, "
             f"not {name!r}"
         )
-    distribution = package.absolute().name.replace("_", "-")
-    module = distribution.replace("-", "_")
-    if not module.isidentifier():
-        raise OptionError(f"{package}: a package needs a name such as fsf-weights-cifar-fs")
+    distribution, module = _names_of(package)
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", distribution) or keyword.iskeyword(module):
+        raise OptionError(
+            f"{package}: a package needs a name of lower-case letters, digits and '-', such as "
+            "fsf-weights-cifar-fs"
+        )
     target = package / module / name
     if target.exists():
         raise DataError(f"{target} exists: what has a name never changes; give it another one")
-    if not (package / "pyproject.toml").exists():
-        for file, text in _SKELETON.items():
-            atomic_write(
-                package / file.format(module=module),
-                text.format(module=module, distribution=distribution),
-            )
+    for one in packaged_runs(name):
+        if package.absolute() not in one.absolute().parents:
+            raise DataError(f"{name} is in an installed package, {one}; give it another name")
+    if (project := package / "pyproject.toml").exists():
+        _check_project(project, module)
+        _readme_of(package)
+        return target
+    if present := [file for file in map(package.joinpath, _skeleton(package)) if file.exists()]:
+        raise DataError(
+            f"{present[0]} exists, but no pyproject.toml beside it, so that {package} is no such "
+            "package; give a folder that is new or empty"
+        )
+    if module in packages_distributions() or module in sys.stdlib_module_names:
+        raise OptionError(f"{package}: {distribution} is installed from elsewhere; give a new name")
     return target
+
+
+def _names_of(package: Path) -> tuple[str, str]:
+    """Return the names of the distribution and of the module of a package."""
+    distribution = package.absolute().name.replace("_", "-")
+    return distribution, distribution.replace("-", "_")
+
+
+def _check_project(project: Path, module: str) -> None:
+    """Check that a package lists its module, without which nothing in it is found.
+
+    Raises:
+        DataError: it does not, or its file cannot be read.
+    """
+    try:
+        told = tomllib.loads(project.read_text(encoding="utf-8"))
+        entries = told["project"]["entry-points"]["fsframework.files"]
+        listed = {str(target).partition(":")[0].partition(".")[0] for target in entries.values()}
+    except (ValueError, OSError) as error:
+        raise DataError(f"{project}: cannot be read: {error}") from None
+    except (KeyError, TypeError, AttributeError):
+        listed = set()
+    if module not in listed:
+        raise DataError(
+            f'{project}: does not list {module} in [project.entry-points."fsframework.files"], so '
+            "that nothing would be found in it; give a new folder, or add the entry"
+        )
+
+
+def _skeleton(package: Path) -> dict[str, str]:
+    """Return the files of a new package by their paths in it."""
+    distribution, module = _names_of(package)
+    names = {"distribution": distribution, "module": module}
+    return {file.format(**names): text.format(**names) for file, text in _SKELETON.items()}
+
+
+def _begin(package: Path, target: Path) -> None:
+    """Write the files that every package has, if it is new, and make room for a target."""
+    if not (package / "pyproject.toml").exists():
+        for file, text in _skeleton(package).items():
+            atomic_write(package / file, text)
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _readme_of(package: Path) -> str | None:
+    """Return the README of a package, ``None`` without one.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    readme = package / "README.md"
+    try:
+        return readme.read_text(encoding="utf-8") if readme.exists() else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{readme}: cannot be read: {error}") from None
 
 
 def _list(package: Path, name: str, licence: str, digests: Sequence[str]) -> None:
     """Add a row to the table of the package's README, if it still has one."""
-    readme = package / "README.md"
     shown = ", ".join(f"`{digest[:12]}`" for digest in digests)
     row = f"| `{name}` | {licence.replace('|', '&#124;')} | {shown} |\n"
-    if readme.exists():
-        atomic_write(readme, readme.read_text(encoding="utf-8").replace(_TABLE, _TABLE + row))
+    if (text := _readme_of(package)) is not None:
+        atomic_write(package / "README.md", text.replace(_TABLE, _TABLE + row))
 
 
 _TABLE = """| name | licence | digest |
@@ -264,19 +397,23 @@ def installed_sets() -> list[dict[str, str]]:
     for folder in packaged_runs():
         if not (folder / "run.json").is_file():
             continue
-        run = load_run(folder)
-        if run.record.method is not None:  # a model
-            continue
-        record, words = run.record, run.pool.attributes
-        found.append(
-            {
-                "name": f"{folder.parent.name}/{folder.name}",
-                "data": record.components["dataset"].name,
-                "tasks": f"{' and '.join(record.arms)}, {next(iter(record.arms.values())).shape}",
-                "words": "none" if words is None else f"{len(words.words):,}",
-            }
-        )
+        name = f"{folder.parent.name}/{folder.name}"
+        try:
+            run = load_run(folder)
+            if run.record.method is None:  # else it is a model
+                found.append({"name": name, **_told_of_set(run)})
+        except FsfError as error:
+            found.append({"name": name, "data": "", "tasks": f"damaged: {error}", "words": ""})
     return found
+
+
+def _told_of_set(run: Run) -> dict[str, str]:
+    record, words = run.record, run.pool.attributes
+    return {
+        "data": record.components["dataset"].name,
+        "tasks": f"{' and '.join(run.tasks)}, {next(iter(record.arms.values())).shape}",
+        "words": "none" if words is None else f"{len(words.words):,}",
+    }
 
 
 def datasheet(run: Run) -> list[tuple[str, str]]:

@@ -53,7 +53,7 @@ def add(
     refused = {name: why for name, why in told.items() if why}
     for name in told:
         if name not in refused:
-            click.echo(f"{folder / name}: added")
+            click.echo(f"{folder / Path(name).name}: checked, and in the results")
     for why in refused.values():
         click.echo(f"refused: {why}", err=True)
     if refused:

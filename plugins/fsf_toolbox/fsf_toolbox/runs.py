@@ -371,9 +371,9 @@ def publish(run: str, name: str, package: Path, licence: str, runs_dir: Path) ->
       pip install ./fsf-weights-birds
       fsf run --model birds/protonet --dataset folder:./other-images
     """
-    from fsf_toolbox.publishing import publish_model
+    from fsf_toolbox.publishing import installed_from, publish_model
     from fsframework.api.running import load_run
 
     made = publish_model(name, package, load_run(run, runs_dir), licence=licence)
     click.echo(f"{name}: digest of its weights {made.record.digests['weights'][:12]}")
-    click.echo(f"written to {made.folder}; install it with pip install {package}")
+    click.echo(f"written to {made.folder}; install it with pip install {installed_from(package)}")

@@ -208,7 +208,7 @@ def publish(
       pip install ./fsf-tasks-birds
       fsf run --method ncc --dataset folder:./images --task-file birds/fewstab-5w1s-v1
     """
-    from fsf_toolbox.publishing import publish_tasks
+    from fsf_toolbox.publishing import installed_from, publish_tasks
     from fsframework import Description
 
     told = [f"drawn by: {_command_line('--licence', '--about')}", *about]
@@ -216,7 +216,7 @@ def publish(
     made = publish_tasks(name, package, described, licence=licence, about=told)
     for tasks in made.tasks.values():
         click.echo(f"{name}: {tasks.described()}; digest {tasks.digest[:12]}")
-    click.echo(f"written to {made.folder}; install it with pip install {package}")
+    click.echo(f"written to {made.folder}; install it with pip install {installed_from(package)}")
 
 
 def _command_line(*left_out: str) -> str:

@@ -117,3 +117,49 @@ def test_a_run_that_does_not_check_is_refused_in_a_sentence_of_its_own(
     (one.folder / "run.json").write_text(json.dumps({**damaged, "created": "now"}))
     assert fsf("results", "add", str(one.folder), "--to", "results").returncode == 2
     assert add_results([other.folder], tmp_path / "results") == {other.name: ""}
+
+
+def test_nothing_that_was_given_is_passed_over(
+    fsf: Fsf, tmp_path: Path, runs: list[fsframework.Run]
+) -> None:
+    one, other = runs
+    places = [tmp_path / name / one.name for name in ("first", "second")]
+    for place in places:
+        shutil.copytree(one.folder, place)
+    (places[0] / "outcomes-biased.parquet").write_bytes(b"x")
+    shutil.copytree(other.folder, tmp_path / "second/unread")
+    (tmp_path / "second/unread/run.json").write_text("{")
+    (tmp_path / "empty").mkdir()
+    done = fsf("results", "add", "first", "second", "empty", "none", "--to", "results")
+    assert done.returncode == 2
+    refused = [line for line in done.stderr.splitlines() if line.startswith("refused: ")]
+    for told in ("first/", "second/unread", "empty", "'none'"):
+        assert sum(told in line for line in refused) == 1, (told, refused)
+    assert {one.name, "SUBMIT.md"} == {one.name for one in (tmp_path / "results").iterdir()}
+    page = fsf("report", "second", "--section", "leaderboard")
+    assert (page.returncode, "second/unread" in page.stderr) == (0, True)
+    for again in (changed(one, "renamed"), places[1]):
+        told = add_results([again], tmp_path / "results")
+        assert bool(told[again.name]) == (again.name == "renamed")
+    (tmp_path / "file").touch()
+    assert fsf("results", "add", str(places[1]), "--to", "file").returncode == 2
+
+
+def test_what_a_record_says_is_what_its_files_give(
+    tmp_path: Path, runs: list[fsframework.Run]
+) -> None:
+    record = runs[0].record
+    arm, gap = record.arms["biased"], record.estimates["wacc-gap"]
+    fewer = {name: one for name, one in record.estimates.items() if name != "wacc-gap"}
+    shots = {**record.arms, "biased": dataclasses.replace(arm, n_shot=5)}
+    forged = [
+        changed(runs[0], "arms", arms=shots),
+        changed(runs[0], "none", statistics={}),
+        changed(runs[0], "fewer", estimates=fewer),
+        changed(runs[0], "tasks", estimates={
+            **record.estimates, "wacc-gap": dataclasses.replace(gap, n_tasks=5000)}),
+        changed(runs[0], "images", digests={**record.digests, "pool": "0" * 64}),
+    ]  # fmt: skip
+    told = add_results(forged, tmp_path / "results")
+    assert all(told.values())
+    assert not list((tmp_path / "results").glob("*/run.json"))

@@ -169,3 +169,68 @@ def test_a_model_of_a_package_is_the_one_that_was_trained(
     (folder / "weights.safetensors").write_bytes(b"damaged")
     refused = fsf("run", "--model", "toy/protonet", *DATA, *SHAPE, "--tasks", "11")
     assert (refused.returncode, "weights.safetensors" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("package", "files"),
+    [
+        ("notes", {"README.md": "Mine."}),
+        ("other", {"pyproject.toml": '[project]\nname = "other"\n'}),
+        ("damaged", {"pyproject.toml": "garbage [[["}),
+        ("numpy", {}),
+        ("class", {}),
+        ("vögel", {}),
+    ],
+)
+def test_no_folder_but_that_of_a_package_is_written_to(
+    fsf: Fsf, tmp_path: Path, package: str, files: dict[str, str]
+) -> None:
+    for name, text in files.items():
+        (tmp_path / package).mkdir(exist_ok=True)
+        (tmp_path / package / name).write_text(text)
+    refused = fsf("tasks", "publish", "toy/x-v1", "--to", package, "--licence", "CC0", *DATA)
+    assert (refused.returncode, package in refused.stderr) == (2, True)
+    left = {str(one.relative_to(tmp_path / package)) for one in (tmp_path / package).rglob("*")}
+    assert left == set(files)
+    assert all((tmp_path / package / name).read_text() == text for name, text in files.items())
+
+
+def test_what_is_refused_begins_no_package_and_a_name_is_given_once(
+    fsf: Fsf, tmp_path: Path, install: Any
+) -> None:
+    for options in (("--shot", "50"), ("--licence", " ")):
+        refused = fsf("tasks", "publish", "toy/x-v1", *TO, *DATA, *options)
+        assert refused.returncode == 2, refused.stderr
+    assert not (tmp_path / "site").exists()
+    done(fsf, "tasks", "publish", "toy/x-v1", *TO, *DATA, *SHAPE, "--licence", "CC0\n | mine")
+    assert "| `toy/x-v1` | CC0 &#124; mine |" in (tmp_path / "site/fsf-toy/README.md").read_text()
+    install()
+    again = fsf("tasks", "publish", "toy/x-v1", "--to", "fsf-else", "--licence", "CC0", *DATA)
+    assert (again.returncode, "fsf-toy" in again.stderr) == (2, True)
+    assert not (tmp_path / "fsf-else").exists()
+
+
+def test_a_damaged_set_hides_no_other(fsf: Fsf, tmp_path: Path, install: Any) -> None:
+    for name in ("toy/x-v1", "toy/x-v2"):
+        done(fsf, "tasks", "publish", name, *TO, *DATA, *SHAPE)
+    install()
+    (tmp_path / "site/fsf-toy/fsf_toy/toy/x-v2/tasks-random.safetensors").write_bytes(b"x")
+    rows = {row["name"]: row for row in json.loads(done(fsf, "tasks", "show", "--json"))}
+    assert rows["toy/x-v1"]["data"] == "planted"
+    assert "tasks-random.safetensors" in rows["toy/x-v2"]["tasks"]
+
+
+def test_no_folder_of_the_machine_is_published(fsf: Fsf, tmp_path: Path) -> None:
+    quick = ("--recipe", "none", "-o", "training.epochs=1", "-o", "training.steps=1",
+             "--image-size", "16", "--json", "--method", "protonet", *DATA, *SHAPE)  # fmt: skip
+    _, first = ran(fsf, *quick)
+    private = tmp_path / "of alice" / "weights.safetensors"
+    private.parent.mkdir()
+    private.write_bytes((first.folder / "weights.safetensors").read_bytes())
+    _, run = ran(fsf, *quick, "-o", f"training.init_from={private}")
+    assert "of alice" in (run.folder / "run.json").read_text()
+    done(fsf, "runs", "publish", run.name, "toy/protonet", *TO)
+    done(fsf, "results", "add", run.name, "--to", "results")
+    copies = [*tmp_path.glob("site/**/run.json"), *tmp_path.glob("results/*/run.json")]
+    assert len(copies) == 2
+    assert not any("of alice" in copy.read_text() for copy in copies)

@@ -285,7 +285,16 @@ def _read_columns(path: Path, wanted: Sequence[str]) -> Mapping[str, list[str]]:
                     f"{', '.join(names)[:200] or 'none'}"
                 )
 
-    columns, _, wrong = read_csv(path, demand_header)
+    columns, numbers, wrong = read_csv(path, demand_header)
     if wrong:
         raise DataError(f"{path}: row {min(wrong)} {wrong[min(wrong)]}")
-    return {name: columns[name].to_pylist() for name in wanted}
+    found = {name: columns[name].to_pylist() for name in wanted}
+    row_of: dict[str, int] = {}
+    for row, key in zip(numbers.tolist(), found["key"], strict=True):
+        if not key:
+            raise DataError(f"{path}: row {row} has no key")
+        if row_of.setdefault(key, row) != row:
+            raise DataError(f"{path}: row {row} has the key {key!r} of row {row_of[key]}")
+    if not row_of:
+        raise DataError(f"{path}: has no rows below its header")
+    return found

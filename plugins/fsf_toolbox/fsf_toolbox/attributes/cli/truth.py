@@ -63,7 +63,8 @@ def truth(
     WORDS is a table of words (.parquet or .csv), or a .csv file with the columns key
     and caption, which is searched for whole words. Images are matched by key. Recall
     is the share of the images with a value that have one of its words; false alarms
-    are the share of the others that have one. Intervals are Wilson's, 95 %.
+    are the share of the others that have one. Intervals are Wilson's, 95 %; that of all
+    values together counts an image once, however many values it has.
 
     What such errors do to tasks is measured on the embedded data set, whose words are
     known: they are made wrong at these rates, independently, and tasks are drawn with
@@ -93,7 +94,9 @@ def truth(
         for one in found.values
         if one.recall.share is not None and one.false_alarms.share is not None
     ]
-    if seeds and rates:
+    if seeds and not any(recall for recall, _ in rates):
+        notes.append("no word was ever right, so no tasks can be drawn with such words")
+    elif seeds and rates:
         try:
             effect = effect_of_errors(rates, seeds=seeds)
         except InfeasibleTask as error:
