@@ -42,8 +42,9 @@ def project_of(folder: Path) -> dict[str, Any]:
 
 
 def module_of(folder: Path) -> Path:
-    """Return the folder of a package's module, which has the name of the distribution."""
-    return folder / project_of(folder)["name"].replace("-", "_")
+    """Return the folder of a package's module."""
+    told = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
+    return folder / str(told["tool"]["flit"]["module"]["name"])
 
 
 def version_of(folder: Path) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 from _options import positive
 from PIL import Image
 
-from fsf_toolbox.data.packing import decoding_difference
+from fsf_tools.data.packing import decoding_difference
 from fsframework.cli.render import print_table
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_component

@@ -15,7 +15,7 @@ from pathlib import Path
 from _options import positive
 
 from fsf_ray import RayLauncher
-from fsf_toolbox.local import Local
+from fsf_tools.local import Local
 from fsframework.interfaces import Launcher
 
 

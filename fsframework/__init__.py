@@ -32,7 +32,7 @@ __all__, _find = lazily(
         ".api.results": ("estimate",),
         ".api.running": ("Run", "Runs", "load_run", "run", "runs"),
         "fsf_statistics.comparing": ("Comparison", "compare"),
-        "fsf_toolbox.sweeping": ("sweep",),
+        "fsf_tools.sweeping": ("sweep",),
         ".values.arms": ("ArmOutcomes", "Arms"),
         ".values.attributes": ("AttributeTable",),
         ".values.estimate": ("Estimate", "Estimates"),

@@ -1,6 +1,6 @@
 from fsf_statistics.comparing import Comparison as Comparison
 from fsf_statistics.comparing import compare as compare
-from fsf_toolbox.sweeping import sweep as sweep
+from fsf_tools.sweeping import sweep as sweep
 from fsframework.api.data import attributes as attributes
 from fsframework.api.data import dataset as dataset
 from fsframework.api.data import draw as draw

@@ -14,7 +14,7 @@ import click
 import pytest
 from PIL import Image
 
-from fsf_toolbox.new_plugin import template_of
+from fsf_tools.new_plugin import template_of
 from fsframework.cli.groups import InstalledEntry
 from fsframework.cli.main import cli
 from fsframework.components.conversion import parameters

@@ -11,7 +11,7 @@ import torch
 
 import fsf_benchmarks
 import fsf_self_supervised
-import fsf_toolbox
+import fsf_tools
 import fsframework as fsf
 from fsframework.interfaces import Backbone, Dataset, FewShotMethod
 
@@ -74,9 +74,9 @@ def stages(data: Dataset, model: fsf.Model) -> None:
     out = fsf.evaluate(model, arms, data)
     fsf.evaluate(data, arms, model)  # error: arg-type
     assert_type(fsf.estimate(out, "wacc")["wacc-random"], fsf.Estimate)
-    fsf_toolbox.pack_images(data, image_size=84, decoding="scaled", launcher={"name": "local"})
-    fsf_toolbox.pack_images(data, decoding="rough")  # error: arg-type
-    fsf_toolbox.embed_images(model="runs/mine", dataset=data, launcher="local")
+    fsf_tools.pack_images(data, image_size=84, decoding="scaled", launcher={"name": "local"})
+    fsf_tools.pack_images(data, decoding="rough")  # error: arg-type
+    fsf_tools.embed_images(model="runs/mine", dataset=data, launcher="local")
 
 
 def wrappers(given: dict[str, Any], **options: Unpack[Arguments]) -> None:

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from fsf_toolbox.new_plugin import template_of
+from fsf_tools.new_plugin import template_of
 from sitepages import catalogue, commands, options, python, tutorials
 
 __all__ = ["SHOWN", "rewritten", "write_pages", "written"]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fsf_benchmarks.interfaces import Cell, PrintedValue
-from fsf_toolbox.data.catalogue import datasets
-from fsf_toolbox.installed import describe_plugin
+from fsf_tools.data.catalogue import datasets
+from fsf_tools.installed import describe_plugin
 from fsframework.api.components import Plugin, Registry
 from fsframework.api.recipes import Recipe, recipes
 from fsframework.interfaces.dataset import About

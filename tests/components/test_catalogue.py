@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fsframework as fsf
-from fsf_toolbox import add_dataset, datasets
+from fsf_tools import add_dataset, datasets
 from fsframework.api.components import Component, Given, component
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, FsfWarning, OptionError, PluginError

@@ -53,7 +53,7 @@ class Synthesiser(Drum):
 def _sounds(distribution: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a kind in its version 0.2, which has just got contract 2, and plugins of it."""
     # Its --kind takes the kinds that were installed when it was imported.
-    monkeypatch.delitem(sys.modules, "fsf_toolbox.plugins", raising=False)
+    monkeypatch.delitem(sys.modules, "fsf_tools.plugins", raising=False)
     package = tmp_path / "site" / "toy_sounds"
     (package / "testing").mkdir(parents=True)
     for name, source in {"interfaces": KIND, "testing/sound": CHECKS}.items():

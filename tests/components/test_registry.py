@@ -99,7 +99,7 @@ def test_a_package_declares_kinds_of_its_own(
     distribution: Install, tmp_path: Path, fsf: Fsf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its --kind takes the kinds that were installed when it was imported.
-    monkeypatch.delitem(sys.modules, "fsf_toolbox.plugins", raising=False)
+    monkeypatch.delitem(sys.modules, "fsf_tools.plugins", raising=False)
     bells = "toy_sounds.bells"
     sounds = {"bell": f"{bells}:Bell", "silence": f"{bells}:Silence", "stray": "good_mod:Good"}
     declared = {"sound": "toy_sounds.interfaces:Sound"}
@@ -303,7 +303,7 @@ def test_listing_plugins_imports_neither_torch_nor_a_plugin() -> None:
         "from fsframework.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit: pass\n"
         "heavy = [m for m in sys.modules if m.partition('.')[0] in ('torch', 'numpy')"
-        " or m.startswith('fsf_') and m.partition('.')[0] != 'fsf_toolbox']\n"
+        " or m.startswith('fsf_') and m.partition('.')[0] != 'fsf_tools']\n"
         "assert not heavy, heavy\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

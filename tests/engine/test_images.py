@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fsf_toolbox import pack_images
+from fsf_tools import pack_images
 from fsframework._files import atomic_write, load_sealed, save_sealed
 from fsframework.errors import DataError
 from fsframework.values import IntArray, UInt8Array

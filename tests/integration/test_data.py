@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fsframework._files as files
-from fsf_toolbox import add_dataset, datasets, remove_dataset
+from fsf_tools import add_dataset, datasets, remove_dataset
 from fsframework.errors import DataError, FsfError, PluginError
 from tests.conftest import Fsf
 from tests.toy_published import write_toy
@@ -244,7 +244,7 @@ def test_a_declaration_and_its_entry_change_together_or_not_at_all(
         write(path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fsf_toolbox.data._copies.atomic_write", failing)
+        patch.setattr("fsf_tools.data._copies.atomic_write", failing)
         with pytest.raises(FsfError, match="no space left"):
             add_dataset(str(declaration), pictures)
         with pytest.raises(FsfError, match="no space left"):

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 import fsf_statistics
-import fsf_toolbox
+import fsf_tools
 import fsframework
 from fsf_detectors.open_vocabulary import OpenVocabulary
 from fsframework.records import RunRecord
@@ -108,11 +108,11 @@ def test_words_of_an_open_vocabulary_are_judged_like_any_others() -> None:
     found, keys = detector.detect(images), [f"{i}.png" for i in range(len(images))]
     words = AttributeTable.from_words(keys, found)
     truth = AttributeTable.from_words(keys, [{c.rpartition(" ")[2]} for c in captions])
-    agreed = fsf_toolbox.agreement(words, truth)
+    agreed = fsf_tools.agreement(words, truth)
     on_grass = ["grass" in caption for caption in captions]
     hits = [f & {c.rpartition(" ")[2]} for f, c in zip(found, captions, strict=True)]
     assert agreed.a.accuracy == pytest.approx(sum(map(len, hits)) / len(images))
-    errors = fsf_toolbox.detection_errors(words, truth, {"grass": ["grass"]})
+    errors = fsf_tools.detection_errors(words, truth, {"grass": ["grass"]})
     recalled = ["grass" in f for f, is_so in zip(found, on_grass, strict=True) if is_so]
     assert errors.recall.share == pytest.approx(sum(recalled) / sum(on_grass))
     assert 0 < sum(recalled) < len(recalled)

@@ -102,7 +102,8 @@ def test_every_file_of_a_release_says_what_it_is(tmp_path: Path) -> None:
         versions.add(found["Version"])
         assert found["License-Expression"] == "MIT"
         assert any(file.endswith("/licenses/LICENSE") for file in files), wheel
-        source = next(tmp_path.glob(f"{release.module_of(folder).name}-*.tar.gz"))
+        distribution = release.project_of(folder)["name"].replace("-", "_")
+        source = next(tmp_path.glob(f"{distribution}-*.tar.gz"))
         with tarfile.open(source) as file:
             assert any(name.endswith("/LICENSE") for name in file.getnames())
         assert found.get_all("Project-URL") == ["Homepage, https://example.org/project"]

@@ -261,4 +261,5 @@ def weights_from(source: Path) -> dict[str, Tensor]:
     except RecordError:
         return load_tensors(source / WEIGHTS_NAME)[0]  # nothing is known about them
     except DataError as error:
-        raise DataError(f"{error}; make the run, or install its package, again") from None
+        again = "run the command that made it again, or install its package again"
+        raise DataError(f"{error}; {again}") from None

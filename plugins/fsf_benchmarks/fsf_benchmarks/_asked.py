@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fsf_benchmarks.interfaces import AXES, Benchmark, Labelled, Selection
-from fsf_toolbox.grids import plain_tree
+from fsf_tools.grids import plain_tree
 from fsframework.api.data import opened
 from fsframework.api.experiments import merged
 from fsframework.api.session import Session

@@ -88,7 +88,7 @@ def _by_data(results: BenchmarkResults) -> Iterator[tuple[BenchmarkResults, list
 
 def table_2(results: BenchmarkResults) -> TableDeclaration:
     """Declare how many words there are in all and per class, by source."""
-    from fsf_toolbox import attribute_statistics
+    from fsf_tools import attribute_statistics
 
     entries = []
     for here, sources in _by_data(results):
@@ -153,7 +153,7 @@ def table_s11(results: BenchmarkResults, ranked: TableDeclaration) -> TableDecla
         results: plain results with the words of both.
         ranked: Table 6.
     """
-    from fsf_toolbox import agreement
+    from fsf_tools import agreement
 
     entries: list[Entry] = []
     for here, sources in _by_data(results):

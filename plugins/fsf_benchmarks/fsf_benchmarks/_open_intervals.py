@@ -268,7 +268,7 @@ class OpenIntervals(Benchmark):
         A task file in ``tasks_dir`` takes precedence; a missing one is taken from the published
         files, or drawn, and written there. Tasks with replacement are drawn in each run.
         """
-        from fsf_toolbox import export_jsonl
+        from fsf_tools import export_jsonl
         from fsframework.api.data import draw
 
         shape = {"n_shot": setting.shot, "n_query": setting.queries}

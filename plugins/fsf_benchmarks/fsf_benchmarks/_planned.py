@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fsf_benchmarks.interfaces import ExperimentDescription, ExperimentResult
-from fsf_toolbox.grids import Override
-from fsf_toolbox.sweeps import Planned, Result
+from fsf_tools.grids import Override
+from fsf_tools.sweeps import Planned, Result
 from fsframework.api.running import Run, Runs
 from fsframework.errors import OptionError, close_matches
 

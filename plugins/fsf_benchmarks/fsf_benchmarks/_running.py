@@ -23,9 +23,9 @@ from fsf_benchmarks.interfaces import (
 )
 from fsf_reports.values import FigureDeclaration, TableDeclaration
 from fsf_statistics import ComparedHeadline, HeadlineRow, headline_of_runs
-from fsf_toolbox.grids import Override, read_overrides
-from fsf_toolbox.sweeps import Planned, Result, check_options, planned_over, sweep_of
-from fsf_toolbox.workers import without_launcher
+from fsf_tools.grids import Override, read_overrides
+from fsf_tools.sweeps import Planned, Result, check_options, planned_over, sweep_of
+from fsf_tools.workers import without_launcher
 from fsframework.api.components import Given, component
 from fsframework.api.experiments import Experiment, given_tree, read_seeds, tree_of_call
 from fsframework.api.results import method_result

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fsf_toolbox.searcher import Range, Search, Searcher, Space, State, Trial
+from fsf_tools.searcher import Range, Search, Searcher, Space, State, Trial
 from fsframework.interfaces.checks import check_at_least
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsf_toolbox.attributes import _blocks
-from fsf_toolbox.attributes.agreement import WordCount, agreement
-from fsf_toolbox.attributes.cli._views import print_agreement
+from fsf_tools.attributes import _blocks
+from fsf_tools.attributes.agreement import WordCount, agreement
+from fsf_tools.attributes.cli._views import print_agreement
 from fsframework.errors import DataError
 from fsframework.values import AttributeTable
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsf_toolbox import clean_cache
+from fsf_tools import clean_cache
 from fsframework._files import locked
 from fsframework.errors import OptionError
 from fsframework.records import RunRecord

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fsf_toolbox.data.checking import check_dataset, check_words
-from fsf_toolbox.data.declarations import content_of, declared_name
+from fsf_tools.data.checking import check_dataset, check_words
+from fsf_tools.data.declarations import content_of, declared_name
 from fsframework.errors import DataError
 from fsframework.interfaces import Dataset
 from fsframework.values import AttributeTable

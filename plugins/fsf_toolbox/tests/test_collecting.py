@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import fsframework
-from fsf_toolbox import add_results
+from fsf_tools import add_results
 from tests.conftest import Fsf
 from tests.toys import image_folder
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from fsf_toolbox import local
-from fsf_toolbox.local import Local
+from fsf_tools import local
+from fsf_tools.local import Local
 from fsframework.errors import OptionError
 from fsframework.interfaces import WorkerDied
 from fsframework.testing import parametrize_with_checks
@@ -136,7 +136,7 @@ def test_options_have_bounds(option: str) -> None:
 
 OWNER = """
 import sys, pathlib
-from fsf_toolbox.local import Local
+from fsf_tools.local import Local
 from fsframework.testing.launcher import persist
 list(Local(processes=1).map(persist, sys.argv[1:], name="t", logs=pathlib.Path(sys.argv[1])))
 """

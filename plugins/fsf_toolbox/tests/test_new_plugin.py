@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from flit_core import buildapi
 
-from fsf_toolbox.new_plugin import new_plugin
+from fsf_tools.new_plugin import new_plugin
 from fsframework.api.components import Registry
 from fsframework.errors import PluginError
 from tests.conftest import Fsf

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsf_toolbox import pack_images
+from fsf_tools import pack_images
 from fsframework.records import RunRecord
 from tests.conftest import Fsf
 from tests.forked import finished, started

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsf_toolbox.attributes import pages
-from fsf_toolbox.attributes.pages import AttributePage, PageChoice, attribute_page
+from fsf_tools.attributes import pages
+from fsf_tools.attributes.pages import AttributePage, PageChoice, attribute_page
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Dataset
 from fsframework.values import AttributeTable, UInt8Array

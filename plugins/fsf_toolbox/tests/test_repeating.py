@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import fsframework
-from fsf_toolbox import repeat_run
+from fsf_tools import repeat_run
 from fsframework.errors import PluginError
 from tests.conftest import Fsf
 from tests.toys import image_folder

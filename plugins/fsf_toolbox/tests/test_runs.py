@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fsframework
-from fsf_toolbox import remove_run
+from fsf_tools import remove_run
 from fsframework.errors import RecordError
 from fsframework.records import RunRecord
 from tests.conftest import Fsf

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fsf_toolbox import sharing
+from fsf_tools import sharing
 from fsframework.engine.cache import images
 from fsframework.values import AttributeTable
 from tests.conftest import Fsf
@@ -179,7 +179,7 @@ def test_the_process_that_shares_the_work_may_be_killed(fsf: Fsf, tmp_path: Path
 FEW_ROWS = """
 import sys
 from fsframework.cli.main import main
-from fsf_toolbox import sharing
+from fsf_tools import sharing
 sharing._LEAST_ROWS = 20
 sys.argv[0] = "fsf"
 main()

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsf_toolbox.attributes import _blocks
-from fsf_toolbox.attributes.cli._views import print_statistics
-from fsf_toolbox.attributes.statistics import (
+from fsf_tools.attributes import _blocks
+from fsf_tools.attributes.cli._views import print_statistics
+from fsf_tools.attributes.statistics import (
     SpuriousPair,
     WordsPerImage,
     attribute_statistics,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fsframework
-from fsf_toolbox import detection_errors, effect_of_errors
+from fsf_tools import detection_errors, effect_of_errors
 from fsframework.errors import DataError, OptionError
 from fsframework.values import AttributeTable
 from tests.conftest import Fsf

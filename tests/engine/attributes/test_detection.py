@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import fsframework as fsf
-from fsf_toolbox.attributes.extraction import Extracted, extract_words
+from fsf_tools.attributes.extraction import Extracted, extract_words
 from fsframework.api.experiments import Description, resolved, tree_of_call
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, PluginError
