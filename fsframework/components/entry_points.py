@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -124,7 +123,7 @@ def packaged(path: Path) -> Path:
     """
     if path.exists() or path.is_absolute() or len(path.parts) != 2:
         return path
-    beside = packaged_runs(f"{glob.escape(str(path.parent))}/*")
+    beside = [place for place in packaged_runs() if place.parent.name == str(path.parent)]
     found = [place for place in beside if place.name == path.name]
     if len(found) > 1:
         raise DataError(f"{path} is in two packages: {found[0]} and {found[1]}; uninstall one")

@@ -263,5 +263,4 @@ def _digest_of(option: str, source: Path | None) -> str:
         check_file(path)
         return digest_of(path.read_bytes())
     except OSError as error:
-        why = "it holds no weights" if source.is_dir() else error.strerror
-        raise DataError(f"{argument(f'training.{option}', str(source))}: {why}") from None
+        raise DataError(f"{argument(f'training.{option}')}: {path}: {error.strerror}") from None

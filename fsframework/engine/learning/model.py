@@ -261,5 +261,4 @@ def weights_from(source: Path) -> dict[str, Tensor]:
     except RecordError:
         return load_tensors(source / WEIGHTS_NAME)[0]  # nothing is known about them
     except DataError as error:
-        again = "run the command that made it again, or install its package again"
-        raise DataError(f"{error}; {again}") from None
+        raise DataError(f"{error}; run the command that made it, or install it, again") from None
