@@ -102,6 +102,7 @@ def beside_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("page", [p for p in PAGES if python_of(p)], ids=named)
 def test_python_runs(page: Path, beside_images: Path) -> None:
     run_page(page, beside_images)
@@ -144,6 +145,7 @@ TUTORIALS = [path.stem for path in sorted(ROOT.glob("docs/tutorials/*.py"))]
 ON_SHARED_DATA = {"domains"}
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "name",
     [

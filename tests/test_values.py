@@ -122,6 +122,7 @@ def test_rows_columns_and_csr_agree_with_a_dense_table(n_images, n_words, seed):
     assert np.array_equal(indices, np.nonzero(dense[::-1])[1])
 
 
+@pytest.mark.slow
 def test_a_table_as_large_as_tiered_imagenet_fits_10_mb():
     n_images, n_words = 206_000, 2_532
     keys = tuple(f"n{i:08}.jpg" for i in range(n_images))

@@ -104,14 +104,14 @@ class Index:
         return newest + _SETTLED < time.time_ns()
 
 
-_of_process: dict[Path, Index] = {}
-"""The index that was last read or written, by its file."""
+_of_process: dict[str, Index] = {}
+"""The index that was last read or written, by the name of its file."""
 
 
 def installed() -> Index:
     """Return what is installed now, importing no plugin."""
     file = cache_folder() / "plugins" / f"{zlib.crc32(repr(searched()).encode()):024x}.json"
-    index = _of_process.get(file) or _load(file)
+    index = _of_process.get(file.name) or _load(file)
     if index is None or not index.is_current:
         from fsframework.components.entry_points import read_entry_points
 
@@ -119,7 +119,7 @@ def installed() -> Index:
         if not index.is_settled:
             return index
         _save(index, file)
-    _of_process[file] = index
+    _of_process[file.name] = index
     return index
 
 

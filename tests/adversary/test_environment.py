@@ -105,14 +105,6 @@ _ATTACKS = {
     "reader that goes": Attack(shell="| head -c 1"),
 }  # fmt: skip
 
-_SAMPLE = (
-    "ascii output",
-    "no home",
-    "runs in a file",
-    "added data in a loop of links",
-    "full output",
-)
-
 
 def _attacked(world: World, attack: Attack) -> Told:
     attack.before(world)
@@ -156,14 +148,11 @@ def _words(line: str) -> list[str]:
     return [word for word in plain if any(character.isalnum() for character in word)]
 
 
-@pytest.mark.parametrize("name", _SAMPLE)
-def test_a_sample_of_hostile_environments(world: World, name: str) -> None:
-    assert _faults(world, name) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(_ATTACKS) - set(_SAMPLE)))
-def test_every_hostile_environment(world: World, name: str) -> None:
+@pytest.mark.one_in(12)
+@pytest.mark.parametrize("name", _ATTACKS)
+def test_no_hostile_environment_ends_in_a_traceback_or_other_numbers(
+    world: World, name: str
+) -> None:
     assert _faults(world, name) == []
 
 

@@ -52,6 +52,7 @@ DAMAGES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("damage", "names"), DAMAGES)
 def test_a_damaged_run_is_completed_again(
     world: World, damage: Callable[[Path], None], names: tuple[str, ...]
@@ -69,6 +70,7 @@ def test_a_damaged_run_is_completed_again(
     assert REUSED in world.tell("run", *QUICK).err
 
 
+@pytest.mark.slow
 def test_files_of_another_run_are_not_taken_for_its_own(world: World) -> None:
     other = (*QUICK, "--seed", "1")
     assert world.tell("run", *other).code == 0

@@ -95,6 +95,7 @@ short_and_long = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.one_in(3)
 @short_and_long
 @each_reader
 def test_damaged_files(reader: Reader, long: bool, tmp_path: Path) -> None:
@@ -216,6 +217,7 @@ def _json(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
+@pytest.mark.one_in(3)
 @short_and_long
 @pytest.mark.parametrize("name", GENERATED)
 def test_generated_files(name: str, long: bool, tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ _FAULTS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("kind", "how", "body"), _FAULTS)
 def test_a_fault_is_one_sentence_that_names_the_plugin(
     world: World, kind: str, how: str, body: str

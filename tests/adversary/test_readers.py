@@ -154,6 +154,7 @@ def test_names_that_no_file_can_have(reader: Reader, tmp_path: Path) -> None:
     assert faults == []
 
 
+@pytest.mark.one_in(3)
 @each_reader
 def test_what_is_cut_off_or_something_else(
     reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -519,6 +520,7 @@ HARMFUL: tuple[tuple[Any, ...], ...] = (
 """Readers, files made for them, and a part of the sentence; empty where they may be read."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "part", "content"),
     [
@@ -591,6 +593,7 @@ def _images(root: Path, name: str) -> Path:
     return root
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("pattern", ["(?P<x>(a+)+)+$", "(?P<x>(a|a)*)b", "(?P<x>(.*a){25})c"])
 def test_a_pattern_that_takes_exponential_time(
     pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

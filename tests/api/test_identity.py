@@ -215,6 +215,7 @@ WAYS = (
 )
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("made", WAYS)
 def test_what_a_class_in_memory_computes_decides(
     made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -253,6 +254,7 @@ SAME = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("before", "used", "one", "two", "reused"),
     [*((*case, False) for case in OTHER), *((*case, True) for case in SAME)],
@@ -368,6 +370,7 @@ print(run.reused, run.estimates["acc-random"].value)
 """
 
 
+@pytest.mark.slow
 def test_a_script_with_outdated_bytecode_gives_no_earlier_number(tmp_path: Path) -> None:
     text = SCRIPT.format(method=NEAREST.format(name="Nearest", sign="SIGN"), small=SMALL)
     (tmp_path / "script.py").write_text(text)
@@ -419,6 +422,7 @@ class Other(Plain):
     """The same words by another name."""
 
 
+@pytest.mark.slow
 def test_runs_of_equal_tasks_name_the_detector_and_the_words_that_they_were_given() -> None:
     common: dict[str, Any] = {
         "dataset": {"name": "planted", "n_per_class": 10, "size": 16},

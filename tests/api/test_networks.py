@@ -110,6 +110,7 @@ def run_of(module: nn.Module, folder: Path, **given: Any) -> fsf.Run:
     )  # fmt: skip
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.filterwarnings("ignore")
 def test_any_network_makes_a_run_like_any_other(name: str, tmp_path: Path) -> None:

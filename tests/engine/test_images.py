@@ -262,6 +262,7 @@ def _without_privileges() -> None:
         ctypes.CDLL(None).prctl(24, privilege, 0, 0, 0)
 
 
+@pytest.mark.slow
 def test_what_is_cached_can_be_read_where_nothing_can_be_written(fsf: Fsf, tmp_path: Path) -> None:
     arguments = (
         "run", "--method", "ncc", "--sampler", "random", "--tasks", "5", "--way", "2",

@@ -106,6 +106,7 @@ def told(done: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("method", ["protonet", "maml"])
 def test_a_run_needs_neither_file_nor_hub_to_be_used_again(
     fsf: Fsf, tmp_path: Path, method: str

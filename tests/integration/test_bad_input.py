@@ -191,6 +191,7 @@ def test_class_names_are_checked_with_the_other_options(
     refused(fsf("run", "--class-names", names, "--dry-run"), names)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files as Linux does")
 def test_a_full_disk(tmp_path: Path) -> None:
     """A limit on the size of files stands for a disk that is full."""

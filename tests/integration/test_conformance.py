@@ -40,11 +40,13 @@ def passes(make: Any, kind: str) -> None:
     assert sum(r.outcome == "passed" for r in results) > len(results) / 2
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_keeps_its_contract(name: str) -> None:
     passes(installed_command(name), "command")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["folder", "csv", "planted"])
 def test_a_data_set_keeps_its_contract(name: str, tmp_path: Path) -> None:
     make = partial(Registry().load("dataset", name), size=24, n_per_class=3)

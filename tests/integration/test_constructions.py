@@ -68,6 +68,7 @@ NOISE = 0.005
 """Standard error of a difference of two drops, from 1,800 tasks each."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("option", "values"),
     [
@@ -105,6 +106,7 @@ def caption_file(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Path
     return path
 
 
+@pytest.mark.slow
 def test_a_detector_that_errs_in_three_words_of_ten_ranks_as_the_truth_does(
     bench: Bench, backbones: list[Tensor], caption_file: Path, tmp_path: Path
 ) -> None:

@@ -144,6 +144,7 @@ def without(cache: Path, patterns: tuple[str, ...]) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("stage", "damage"), CASES)
 def test_what_is_damaged_is_made_again(
     fsf: Fsf, tmp_path: Path, kept: dict[str, Any], cached: Path, stage: str, damage: str

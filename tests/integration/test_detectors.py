@@ -69,6 +69,7 @@ def of_kind(kind: str, captions: Path) -> list[str]:
     return ["--detector", kind, "-o", f"detector.model={tiny_model('git')}"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_from_image_files_to_worst_class_accuracy(
     fsf: Fsf, tmp_path: Path, image_folder: Path, kind: str

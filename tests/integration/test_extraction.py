@@ -64,6 +64,7 @@ def said(tmp_path: Path) -> Counter[str]:
     return Counter(json.loads(line)["key"] for line in lines if line.startswith(b'{"key"'))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moments", [range(0, 10, 3), pytest.param(range(10), marks=pytest.mark.slow)]
 )

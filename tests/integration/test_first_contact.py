@@ -140,6 +140,7 @@ def test_python_is_told_arguments_and_not_options(
     assert "--" not in str(caught.value)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("data", "words"),
     [("usual", False), ("pairs", False), *((data, True) for data in ("usual", *DATA))],

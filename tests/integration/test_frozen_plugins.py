@@ -72,6 +72,7 @@ def test_every_kind_has_a_frozen_plugin_which_is_listed(fsf: Fsf, names: dict[st
 
 
 # A check of a launcher starts twenty workers, each of which imports the framework.
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=pytest.mark.slow if k == "launcher" else ()) for k in KINDS]
 )

@@ -76,6 +76,7 @@ def one_line(done: subprocess.CompletedProcess[str], *said: str) -> None:
         assert text in done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_is_written_that_the_other_commands_know(fsf, tmp_path, checkpoint) -> None:
     done = fsf("import", "libfewshot", str(checkpoint))
     assert done.returncode == 0, done.stderr
@@ -150,6 +151,7 @@ def test_agreement_is_found_for_any_shape_of_tasks(fsf, checkpoint, way, shot, q
     assert found["train_loss_difference"] < 1e-4
 
 
+@pytest.mark.slow
 def test_a_difference_is_told_and_nothing_written(fsf, tmp_path, checkpoint) -> None:
     check = ("import", "libfewshot", str(checkpoint), "--check")
     _, loss = reference(checkpoint, images_of(5, 1, 3), 5, 1, training=True)
@@ -193,6 +195,7 @@ def test_labels_must_be_equal(fsf, checkpoint) -> None:
     assert "1 of 15" in done.stdout
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("other", "said"),
     [

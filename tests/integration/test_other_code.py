@@ -73,6 +73,7 @@ GRID = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["command", "script"])
 def test_workers_import_no_file_of_the_current_folder(folder: Path, how: str) -> None:
     env = {**os.environ, "PYTHONPATH": str(folder / "own")}

@@ -162,6 +162,7 @@ def test_a_value_that_rises_is_said_to_be_gained_also_where_lower_is_better() ->
     assert "gains" in said
 
 
+@pytest.mark.slow
 def test_estimates_of_a_statistic_that_was_edited_since_are_named_and_made_anew(
     install: Any, fsf: Fsf, fsf_process: Fsf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -170,6 +170,7 @@ def main_job(environment: Environment) -> Any:
     return told
 
 
+@pytest.mark.slow
 def test_the_extra_main_does_the_main_job(tmp_path: Path) -> None:
     chosen = [f for f in PACKAGES if release.project_of(f)["name"] in EXTRAS["main"]]
     core, *others = release.build(tmp_path / "wheels", folders=[ROOT, *chosen])

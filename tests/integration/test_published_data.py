@@ -44,6 +44,7 @@ def eurosat_zip(root: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "make"), [("miniimagenet", miniimagenet), ("eurosat", eurosat_zip)]
 )

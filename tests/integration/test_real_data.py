@@ -44,6 +44,7 @@ def cifar_fs(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_trained_on_cifar_measured_on_cue_conflict(fsf: Fsf, tmp_path: Path) -> None:
     cifar, cue = unpacked("cifar100_small", tmp_path), unpacked("cue_conflict_84", tmp_path)
     trained = fsf(
@@ -90,6 +91,7 @@ def test_omniglot_runs_as_a_folder(fsf: Fsf, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["estimates"]["acc-random"]["low"] > 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is None, reason=f"needs {PACKAGE}")
 def test_an_imagenet_network_leans_on_domains(fsf: Fsf) -> None:
     """The command of the first page, on smaller images."""

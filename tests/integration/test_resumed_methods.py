@@ -76,6 +76,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CASES)
 def test_interrupted_and_resumed_it_ends_in_equal_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -258,6 +258,7 @@ def test_dry_run_prints_every_value_with_its_origin_and_runs_nothing(
     assert as_json["origins"]["tasks"] == "exp.toml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moments", [range(0, 10, 3), pytest.param(range(10), marks=pytest.mark.slow)]
 )

@@ -276,6 +276,7 @@ class Dying(ProtoNet):
 '''
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("at", "code"), [(2, 0), pytest.param(1, 2, marks=pytest.mark.slow)])
 def test_deaths_count_unless_a_checkpoint_was_reached(
     fsf: Fsf, tmp_path: Path, at: int, code: int
@@ -304,6 +305,7 @@ def test_there_are_grids() -> None:
     assert len(GRIDS) >= 4
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda path: path.stem)
 def test_a_grid_of_the_benchmarks_can_be_planned(fsf: Fsf, grid: Path) -> None:
     """Every method, recipe and option in it exists."""

@@ -55,6 +55,7 @@ def in_tasks(call: Callable[[dict[str, Any]], bytes]) -> list[bytes]:
     return asyncio.run(both())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [in_threads, in_tasks])
 def test_two_trainings_at_once_give_the_weights_of_two_in_turn(
     together: Callable[..., list[bytes]], alone: tuple[Path, list[bytes]], tmp_path: Path

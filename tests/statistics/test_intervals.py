@@ -129,6 +129,7 @@ def test_the_variance_over_images_is_that_of_the_mean_of_class_means(
     assert error < 0.15 * known
 
 
+@pytest.mark.slow
 def test_reused_tasks_cover_the_truth_at_the_image_level_alone() -> None:
     # Nearest class mean on one number, classes at -1 and 1, whose accuracy on fresh images of
     # variance 1 with 3 shots is Phi(1 / sqrt(1 + 1/3 ...)), here simulated.
@@ -158,6 +159,7 @@ def test_reused_tasks_cover_the_truth_at_the_image_level_alone() -> None:
     assert 0.91 * 300 < held["image-level"] < 0.985 * 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistic", [accuracy, worst], ids=["acc", "wacc"])
 def test_the_freedom_counts_the_noise_of_the_tasks_that_were_drawn(statistic: Any) -> None:
     """Where only the query image counts, support images tell nothing but noise."""

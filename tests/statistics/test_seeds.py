@@ -105,6 +105,7 @@ def test_the_interval_ends_at_zero_at_the_level_of_p() -> None:
     assert min(abs(found.low), abs(found.high)) == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seeds", [2, 3, 10])
 @pytest.mark.parametrize("between", [0.0, 0.01, 0.03])
 @pytest.mark.parametrize("rest", [0.05, 0.2])

@@ -255,15 +255,8 @@ def test_a_sound_launcher_passes(make, check):
     check(make)
 
 
-# What is declared has the same checks in every kind; the others here are those that fail at once.
-SLOW = {"check_options_typed", "check_options_stored", "check_summary", *misdeclared(Processes)}
-SLOW |= {"check_no_items", "check_place", "check_logs", "check_exception", "check_again"}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in BROKEN],
-)
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", BROKEN)
 def test_only_its_check_rejects(name, failing, monkeypatch):
     if name == "check_as_they_come":  # the first result never comes
         monkeypatch.setattr(launcher, "_PATIENCE", 1.0)

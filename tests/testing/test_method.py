@@ -660,6 +660,7 @@ def test_a_sound_method_passes(make, check):
     check(make)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", BROKEN)
 def test_only_its_check_rejects(name, failing):
     assert failing(BROKEN[name], "method") == {name}
@@ -809,6 +810,7 @@ def test_a_method_on_views_need_not_have_views_that_show_the_toy_classes():
     check_solves_toy_task(Pairing)
 
 
+@pytest.mark.slow
 def test_a_loss_that_ignores_the_views_is_found(failing):
     assert failing(BlindFromTheStart, "method") == {"check_loss"}
     assert failing(Blind, "method") >= {"check_loss", "check_solves_toy_task"}

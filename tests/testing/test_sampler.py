@@ -305,6 +305,7 @@ def test_a_sound_sampler_passes(make, check):
     check(make)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", BROKEN)
 def test_only_its_check_rejects(name, failing):
     assert failing(BROKEN[name], "sampler") == {name}
@@ -372,6 +373,7 @@ class Wrapped(Uniform):
         return self.inner.draw(pool, n_tasks, seed)
 
 
+@pytest.mark.slow
 def test_nested_options_reach_the_fresh_process():
     assert fresh(lambda: Wrapped(inner=Uniform(n_way=4, salt="ä"))).outcome == "passed"
     wrong = fresh(lambda: Wrapped(inner=Hashing()))

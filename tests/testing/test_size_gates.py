@@ -88,6 +88,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_at_a_size_is_found(fault, failing):
     kind, check, broken = FAULTS[fault]

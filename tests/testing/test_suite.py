@@ -261,6 +261,7 @@ def run_pytest(tmp_path, body):
     return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path).stdout
 
 
+@pytest.mark.slow
 def test_an_excuse_that_is_no_longer_needed_fails(tmp_path):
     excuse = "{Half: {'check_bounds': 'not yet'}}"
     output = run_pytest(tmp_path, f"@parametrize_with_checks([Half], {excuse})")

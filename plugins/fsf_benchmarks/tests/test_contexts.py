@@ -153,6 +153,7 @@ def test_a_run_gives_its_backbone_and_nothing_is_trained(
     assert "no run 'nowhere' in" in fsf(*asked, "--model", "nowhere").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.shared_data
 def test_a_trained_network_leans_on_textures(fsf: Fsf, tmp_path: Path) -> None:
     """Cue conflict, contexts being textures: IID above OOD, by the whole paired interval."""

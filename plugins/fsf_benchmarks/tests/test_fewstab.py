@@ -215,6 +215,7 @@ def test_table_s10_shows_the_printed_values_beside(planned: Any) -> None:
     assert {entry.reason for entry in table.entries} == {"failed: no time"}
 
 
+@pytest.mark.slow
 def test_figure_6_on_the_embedded_data_set(tmp_path: Path) -> None:
     found = run_benchmark(
         "fewstab", benchmark_options={"training_shots": True}, method=["protonet"], tasks=8,
@@ -323,6 +324,7 @@ def test_overrides_set_options_of_some_experiments(grid: Grid, tmp_path: Path) -
     assert [s["n_shot"] for s in samplers] == [1, 2]
 
 
+@pytest.mark.slow
 def test_methods_on_different_tasks_are_not_averaged(grid: Grid, tmp_path: Path) -> None:
     (tmp_path / "overrides.toml").write_text(
         "[[overrides]]\nmethod = 'toy-near'\n[overrides.set]\nseed = 7\n"
@@ -581,6 +583,7 @@ def test_it_goes_on_after_a_kill(grid: Grid, monkeypatch: pytest.MonkeyPatch) ->
     assert {cell["status"] for cell in cells} == {"finished"}
 
 
+@pytest.mark.slow
 def test_a_failing_experiment_loses_no_other(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
     options = ("--shot", "1", "--shot", "12", *AGREEMENT, *ABLATION, "-o", "seed=3")
     monkeypatch.setenv("TOY_FAILS", "1")

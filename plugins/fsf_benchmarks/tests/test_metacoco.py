@@ -52,6 +52,7 @@ def test_printed_rows_are_those_of_the_paper() -> None:
             assert ways[0] > ways[1]
 
 
+@pytest.mark.slow
 def test_every_printed_cell_has_a_recipe(planned: Any) -> None:
     job = planned("metacoco", DATA, recipe="metacoco")
     rows = list(job.benchmark._rows(job.selection))

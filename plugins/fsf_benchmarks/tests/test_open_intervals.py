@@ -56,6 +56,7 @@ def test_the_printed_signs_are_what_the_text_says_of_them() -> None:
             assert signs["3", *pair, kind] == sign, pair
 
 
+@pytest.mark.slow
 def test_methods_are_compared_by_pairs_on_the_tasks_of_the_files(fsf: Fsf, tmp_path: Path) -> None:
     asked = (
         "benchmark", "open-intervals", *SMALL, "--shot", "1", "--shot", "5",
@@ -143,6 +144,7 @@ def test_signs_follow_from_the_intervals(fsf: Fsf, tmp_path: Path) -> None:
     assert (tmp_path / "tasks.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_curves_and_counts_are_those_of_the_runs(fsf: Fsf, tmp_path: Path) -> None:
     """Figures 4 and 6: ever fewer tasks with more queries, and every pair counted."""
     asked = (
@@ -170,6 +172,7 @@ def test_curves_and_counts_are_those_of_the_runs(fsf: Fsf, tmp_path: Path) -> No
     assert all((tmp_path / name).exists() for name in made)
 
 
+@pytest.mark.slow
 def test_gaussians_are_simulated_without_a_run(fsf: Fsf) -> None:
     """Figures 2 and 3: 1,000 points at 5 shots give 500 // (5 + Q) tasks."""
     done = fsf("benchmark", "open-intervals", "-o", "benchmark.only=figure-2,figure-3", "--json")

@@ -157,6 +157,7 @@ _COMMANDS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("row", _COMMANDS)
 def test_the_command_makes_it(
     row: Row, fsf: Fsf, model: Path, tmp_path: Path, shared_cache: Path

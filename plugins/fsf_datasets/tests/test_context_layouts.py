@@ -192,6 +192,7 @@ MINIATURES: dict[str, tuple[Any, set[str], set[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", MINIATURES)
 def test_a_miniature_has_its_classes_and_contexts_and_is_incomplete(
     name: str, root: Path, tmp_path: Path

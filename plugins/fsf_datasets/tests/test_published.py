@@ -208,6 +208,7 @@ def test_there_is_a_declaration_for_every_name() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "layout"), EVERY, ids=[" ".join(e) for e in EVERY])
 def test_a_miniature_keeps_the_contract_and_is_reported_as_incomplete(
     name: str, layout: str, root: Path, tmp_path: Path
@@ -810,6 +811,7 @@ def test_sixty_images_per_class_of_cifar(name: str, shared: Path) -> None:
     assert data.image(0).shape == (32, 32, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.shared_data
 @pytest.mark.parametrize("split", ["vinyals", "torchmeta", "lake"])
 def test_complete_omniglot_has_no_problems(split: str, shared: Path) -> None:

@@ -546,6 +546,7 @@ def test_defaults_are_those_of_fewstab() -> None:
         assert isinstance(one.selector, SpacySelector)
 
 
+@pytest.mark.slow
 def test_a_torchvision_for_another_pytorch_does_no_harm(tmp_path: Path) -> None:
     """Its meta kernels are registered for operators that its compiled part lacks."""
     (tmp_path / "torchvision").mkdir()

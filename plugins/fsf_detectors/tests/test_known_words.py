@@ -324,6 +324,7 @@ def test_options_out_of_range(option: str) -> None:
         Metadata(separator="")
 
 
+@pytest.mark.slow
 def test_a_million_captions_are_in_memory_once(write: Any) -> None:
     """Checked on 1 %: what is kept is hardly exceeded while the file is read."""
     rows = [f'{{"key": "folder/{i:06}.jpg", "caption": "dog {i} on grass"}}' for i in range(10_000)]

@@ -358,6 +358,7 @@ def parser_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return saved(nlp, tmp_path_factory.mktemp("pipelines") / "parser")
 
 
+@pytest.mark.slow
 def test_compounds_and_noun_chunks_by_the_parser(parser_folder: str) -> None:
     joined = SpacySelector(pipeline=parser_folder, compounds="joined", adjectives="none")
     assert joined.select(list(PARSED)) == [

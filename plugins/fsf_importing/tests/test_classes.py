@@ -346,6 +346,7 @@ def test_every_class_is_covered() -> None:
     assert BACKBONES.keys() == {"Conv64F", "fgfl_resnet12", "resnet12", "resnet12Bdc"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", sorted(CLASSIFIERS))
 def test_a_class_is_read_and_works(name: str, tmp_path: Path) -> None:
     found = imported(made_up(tmp_path, name))
@@ -367,6 +368,7 @@ def test_a_class_is_read_and_works(name: str, tmp_path: Path) -> None:
     assert (again.outputs, again.loss) == (answered.outputs, answered.loss)
 
 
+@pytest.mark.slow
 def test_what_rounding_does_to_inner_steps_is_allowed_and_another_rate_is_not(
     tmp_path: Path,
 ) -> None:
@@ -396,6 +398,7 @@ def refused(folder: Path, weights: Mapping[str, Tensor] | None = None) -> str:
     return str(caught.value)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", sorted(CLASSIFIERS))
 def test_every_weight_of_a_class_is_needed_and_known(name: str, tmp_path: Path) -> None:
     state = torch.load(made_up(tmp_path, name) / "model_best.pth", weights_only=True)
@@ -418,6 +421,7 @@ FOR_COMPARISON = {
 """A comparison is made without random numbers."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "changes", "expected"), TABLES["options"])
 def test_the_options_of_a_class(
     name: str, changes: Mapping[str, Any], expected: Mapping[str, Any], tmp_path: Path

@@ -118,6 +118,7 @@ PUBLISHED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.shared_data
 @pytest.mark.skipif(not WEIGHTS.is_dir(), reason=f"the published weights are not at {WEIGHTS}")
 @pytest.mark.parametrize(("shape", "figure"), PUBLISHED)
@@ -129,6 +130,7 @@ def test_published_figures_are_reached(
     assert abs(value - figure[0]) <= half + figure[1]
 
 
+@pytest.mark.slow
 @pytest.mark.shared_data
 @pytest.mark.skipif(not WEIGHTS.is_dir(), reason=f"the published weights are not at {WEIGHTS}")
 def test_statistics_of_the_last_training_task_are_no_match(fsf: Any, tmp_path: Path) -> None:

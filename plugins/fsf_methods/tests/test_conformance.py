@@ -6,6 +6,8 @@ from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
+import pytest
+
 from fsf_methods.adaptation import ContrastiveCentroids
 from fsframework.testing import parametrize_with_checks
 from plugins.fsf_methods.tests.toys import made, method_class
@@ -103,11 +105,17 @@ def maker(name: str, options: dict[str, Any]) -> Any:
     return partial(made, name, **options) if nested else partial(method_class(name), **options)
 
 
+@parametrize_with_checks([maker(name, OPTIONS.get(name, [{}])[0]) for name in METHODS])
+def test_conformance(make: Any, check: Any) -> None:
+    check(make)
+
+
+@pytest.mark.slow
 @parametrize_with_checks(
     [
-        *(maker(name, given) for name in METHODS for given in OPTIONS.get(name, [{}])),
+        *(maker(name, given) for name, (_, *others) in OPTIONS.items() for given in others),
         partial(ContrastiveCentroids, views=Dimmed(), width=8),
     ]
 )
-def test_conformance(make: Any, check: Any) -> None:
+def test_conformance_with_other_options(make: Any, check: Any) -> None:
     check(make)

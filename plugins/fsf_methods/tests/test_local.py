@@ -112,6 +112,7 @@ CASES: list[tuple[Any, Any, dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("at_once", [1, 3000, 1 << 20])
 @pytest.mark.parametrize(("cls", "plain", "options", "shape"), CASES)
 def test_scores_are_the_plain_ones_in_blocks_of_any_size(

@@ -172,6 +172,7 @@ def test_no_test_image_is_read_before_the_end(fsf, folder):
     assert len(trials_of(folder)) == 6
 
 
+@pytest.mark.slow
 def test_a_training_that_promises_little_is_stopped(fsf, tmp_path):
     done = fsf("sweep", *TASKS, "--tasks", "20", "-o", "dataset.n_per_class=8",
                *("-o", "dataset.size=16", "-o", "training.epochs=3", "-o", "training.steps=2"),
@@ -190,6 +191,7 @@ def test_a_training_that_promises_little_is_stopped(fsf, tmp_path):
     assert all(set(trial.intermediate_values) == {1, 2, 3} for trial in finished)
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on_with_the_same_trials(folder):
     words = ("sweep", *SMALL, *SEARCH, *NOISE)
     alone, shared = folder / "alone", folder / "shared"

@@ -39,6 +39,7 @@ def test_conformance(cluster: Any, check: Any, here: None) -> None:
     check(partial(RayLauncher, address=cluster.address, workers=1, retries=0))
 
 
+@pytest.mark.slow
 def test_what_a_lost_node_was_doing_is_done_elsewhere(cluster: Any, tmp_path: Path) -> None:
     mapped = RayLauncher(address=cluster.address).map(
         launcher.wait_for, [str(tmp_path / "go")] * 4, name="queue", logs=tmp_path

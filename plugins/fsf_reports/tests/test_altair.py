@@ -79,6 +79,7 @@ def single(series: tuple[Series, ...], **options: Any) -> FigureDeclaration:
     return FigureDeclaration("F", "", "x", "y", (Panel("", series),), **options)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("mark", MARKS)
 def test_a_figure_is_as_wide_as_the_column_and_nothing_is_cut(
@@ -254,6 +255,7 @@ def grid(mark: Mark, panels: int) -> FigureDeclaration:
     return FigureDeclaration("F", "", "across", "upright", shown, mark=mark, limits=(0.0, 100.0))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("mark", MARKS)
 def test_many_panels_fit_a_page_and_the_titles_of_axes_stand_once(

@@ -373,6 +373,7 @@ def test_a_sound_component_passes(make, check):
     check(make)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(("kind", "check"), ALL)
 def test_only_its_check_rejects(kind, check, failing):

@@ -89,6 +89,7 @@ def test_gaps_are_those_of_the_headline(
     assert bars.panels[0].captions["ncc"] == wanted
 
 
+@pytest.mark.slow
 def test_other_measures_and_effective_robustness_are_figures_too(
     one_shot: list[Path], methods: dict[str, api.Run], on_a_line: Path
 ) -> None:
@@ -447,6 +448,7 @@ def _words(figure: FigureDeclaration) -> str:
     return " | ".join(found)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("thing", ONE_THING)
 def test_what_runs_differ_in_stands_beside_their_values(
     thing: str, differing: dict[str, Path]

@@ -152,6 +152,7 @@ def test_only_unfinished_runs() -> None:
     assert "None of these runs has outcomes" in first.paragraphs[0]
 
 
+@pytest.mark.slow
 def test_two_hundred_runs_leave_out_what_does_not_fit() -> None:
     runs = toy_runs(200)
     blocks = [*Tasks(most_answers=50 * runs[0].outcomes["plain"].predictions.size).blocks(runs)]

@@ -160,6 +160,7 @@ def random_pool(seed: int, n_classes: int, n_images: int, n_words: int, mean: fl
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("support", "query"), ALL)
 @pytest.mark.parametrize(
     ("n_way", "n_shot", "n_query", "n_words", "mean"),
@@ -333,6 +334,7 @@ def table_pool(name: str) -> ImagePool:
     return ImagePool(keys, labels, tuple(names)).with_attributes(table)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.shared_data
 @pytest.mark.parametrize("n_shot", [1, 5, 10])
 @pytest.mark.parametrize(("support", "query"), ALL)
@@ -459,6 +461,7 @@ def test_our_tasks_are_distributed_as_the_published(name: str, n_shot: int) -> N
     assert min(found.values()) > 0.01, found
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.shared_data
 @pytest.mark.parametrize(("name", "n_shot"), TABLES)
 def test_as_many_images_are_used_as_by_the_published(name: str, n_shot: int) -> None:

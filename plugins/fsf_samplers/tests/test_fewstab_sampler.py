@@ -230,6 +230,7 @@ def test_an_unknown_control_is_refused() -> None:
 # -- The compiled code -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_works_without_a_writable_cache() -> None:
     code = (
         "from fsf_samplers import FewStabSampler; from fsframework.testing import toy_pool; "

@@ -138,6 +138,7 @@ def shown(method: FewShotMethod) -> Batch:
     return Batch(**fields)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("wrapper", OWN)
 def test_every_method_fits_or_is_refused_in_one_sentence(wrapper: str) -> None:
     refused = 0

@@ -225,6 +225,7 @@ def test_numbers_behind_a_pair_by_hand() -> None:
     assert present.n_images == len(np.unique(random.query[has]))
 
 
+@pytest.mark.slow
 def test_nothing_is_reported_where_no_word_hurts() -> None:
     found = [harmful_pairs(answered(POOL, ARMS, 100 + seed), pool=POOL) for seed in range(40)]
     reported = sum(len(one) > 0 for one in found)

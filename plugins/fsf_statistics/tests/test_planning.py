@@ -227,6 +227,7 @@ def bounded(pilot: PilotAnswers) -> QueryBounds:
     return bounds_of(pilot, QueryVariance.of(pilot))
 
 
+@pytest.mark.slow
 def test_a_single_pilot_of_200_tasks() -> None:
     # All images that are not in the support are its queries: 1,000 images, each task asks 990.
     best = in_the_limit(5).best

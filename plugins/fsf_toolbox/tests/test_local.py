@@ -114,6 +114,7 @@ def die_of(status: int) -> int:
     return status
 
 
+@pytest.mark.slow
 def test_the_reason_of_a_death_is_told(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()

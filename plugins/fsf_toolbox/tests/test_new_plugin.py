@@ -67,6 +67,7 @@ def ran(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.slow
 def test_every_package_can_be_loaded_once_it_is_installed(site: Path, fsf: Fsf) -> None:
     rows = json.loads(fsf("plugins", "list", "--load", "--json").stdout)
     ours = {

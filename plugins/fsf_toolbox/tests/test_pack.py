@@ -119,6 +119,7 @@ def filled(digests: Path) -> int:
     return int(records.any(axis=1).sum())
 
 
+@pytest.mark.slow
 def test_killed_while_packing_it_goes_on_where_it_stopped(fsf: Fsf, tmp_path: Path) -> None:
     asked = ("data", "pack", *dataset(photographs(tmp_path / "images", 20, 30, 400)))
     argv = [sys.executable, "-m", "fsframework", *asked]
@@ -142,6 +143,7 @@ def test_the_number_of_workers_changes_no_pixel(fsf: Fsf, tmp_path: Path, worker
         assert (array[row] == np.asarray(small)).all()
 
 
+@pytest.mark.slow
 def test_a_run_killed_while_it_decodes_is_equal_with_other_workers(tmp_path: Path) -> None:
     """With 1 worker, and with 2 that are killed and go on: equal to a byte."""
     folder = photographs(tmp_path / "images", classes=16, images=30, side=300)

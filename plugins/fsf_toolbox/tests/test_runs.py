@@ -78,6 +78,7 @@ def test_runs_are_selected_by_what_they_are(fsf: Fsf) -> None:
         assert (done.returncode, told in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.slow
 def test_data_are_selected_by_plugin_and_by_the_name_that_notes_use(
     fsf: Fsf, tmp_path: Path
 ) -> None:

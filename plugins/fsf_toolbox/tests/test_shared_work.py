@@ -133,6 +133,7 @@ WORK = {
 """Commands whose workers divide the images, and what one of them dies of."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "made", ["words", pytest.param("images", marks=pytest.mark.slow), "features"]
 )

@@ -153,6 +153,7 @@ def built(url: str, **options: Any) -> InContextEndpoint:
     return method
 
 
+@pytest.mark.slow
 def test_interrupted_and_started_again_nothing_is_lost_or_asked_twice(
     data: Planted,
     known: dict[bytes, tuple[str, set[str]]],
@@ -194,6 +195,7 @@ def test_interrupted_and_started_again_nothing_is_lost_or_asked_twice(
         assert np.array_equal(resumed.outcomes[arm].predictions, outcomes.predictions)
 
 
+@pytest.mark.slow
 def test_what_is_used_counts_the_answers_of_an_arm_of_another_run(data: Planted) -> None:
     with ChatServer(nearest) as server:
         first = run(server.url, data, prompt_price=2.0).record.usage

@@ -118,6 +118,7 @@ class Varying(TinyBackbone):
             self.body[0].weight.data.neg_()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("change", ["none", "other weights", "damage"])
 def test_a_killed_evaluation_goes_on_unless_what_is_kept_is_another(
@@ -184,6 +185,7 @@ def many() -> fsf.Arms:
     return fsf.draw("random", pool, tasks=1025, way=2, shot=1, queries=2)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("how", ["task", "class"])
 @pytest.mark.parametrize("method", DRAWING)
 def test_what_is_drawn_for_a_task_depends_on_no_other(

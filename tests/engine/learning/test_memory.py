@@ -29,6 +29,7 @@ def faults(*arguments: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc alone can be told")
 def test_pages_are_used_again() -> None:
     plain = faults()

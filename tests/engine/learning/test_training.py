@@ -69,6 +69,7 @@ RESUMED: dict[str, tuple[type[FewShotMethod], list[dict[str, Any]]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("between", [0.0, 60.0], ids=["each step", "each epoch"])
 @pytest.mark.parametrize("name", RESUMED)
 def test_killed_and_resumed_it_ends_in_the_same_weights(
