@@ -214,6 +214,8 @@ DROPPING = ("drop-class-words", "drop-words", "drop-words-in-classes", "min-coun
 WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
 """Shared options that set which words images have."""
 
+_OTHER_FLAGS = {"option": ("-o",), "task-file": ("--tasks-named",)}
+
 CONFIGURATION = ("option", "config", "allow-code", "plugin")
 """Shared options that set anything that a run can be told; ``tree_of`` reads them."""
 
@@ -231,7 +233,7 @@ def shared(*names: str, several: bool = False) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         for name in reversed(names):
-            flags = ("-o", "--option") if name == "option" else (f"--{name}",)
+            flags = (*_OTHER_FLAGS.get(name, ()), f"--{name}")
             option = _OF_COMMANDS.get(name) or _shared_options()[name]
             settings = _settings(option, several=several)
             function = click.option(*flags, option.name, **settings)(function)
