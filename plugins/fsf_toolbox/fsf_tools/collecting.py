@@ -150,6 +150,9 @@ def check_result(run: fsf.Run, session: Session) -> None:
         )
     if record.status != "finished" or record.method is None:
         raise DataError(f"{folder}: is not a finished run of a method")
+    absent = {"dataset"} - record.components.keys() | {"level", "interval"} - record.settings.keys()
+    if absent:
+        raise DataError(f"{folder}: its record has no {', '.join(sorted(absent))}")
     _check_tasks(run)
     _check_named_tasks(run)
     _check_estimates(run, session)

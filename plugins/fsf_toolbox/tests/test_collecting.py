@@ -159,6 +159,8 @@ def test_what_a_record_says_is_what_its_files_give(
         changed(runs[0], "tasks", estimates={
             **record.estimates, "wacc-gap": dataclasses.replace(gap, n_tasks=5000)}),
         changed(runs[0], "images", digests={**record.digests, "pool": "0" * 64}),
+        changed(runs[0], "no-data", components={"method": record.components["method"]}),
+        changed(runs[0], "no-level", settings={}),
     ]  # fmt: skip
     told = add_results(forged, tmp_path / "results")
     assert all(told.values())
