@@ -68,7 +68,7 @@ PACKAGE = {
     """,
 }
 SMALL: dict[str, Any] = {
-    "dataset": {"name": "planted", "size": 32, "n_per_class": 20}, "split": "all", "shot": 1,
+    "dataset": {"name": "planted", "size": 16, "n_per_class": 4}, "split": "all", "shot": 1,
     "queries": 2, "tasks": 3, "sampler": "random", "progress": False,
 }  # fmt: skip
 

@@ -72,7 +72,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "linear": [{"steps": 50}],
     "lp-ft-fb": [{"steps": 50}, {"steps": 50, "head": "dist"}],
     "lrp": [{"base": "tpn"}],
-    "maml": [{}, {"head": "shared", "batch_norm": "running"}],
+    "maml": [{"train_steps": 2, "test_steps": 3}, {}, {"head": "shared", "batch_norm": "running"}],
     "matchingnet": [{}, {"full_context": True}],
     "mtl": [
         {},

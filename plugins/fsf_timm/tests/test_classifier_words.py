@@ -24,7 +24,7 @@ from tests.conftest import Fsf, _own_folders, fsf_process
 
 __all__ = ["_own_folders", "fsf_process"]
 
-MODEL = "resnet10t"
+MODEL = "test_resnet"
 PACKAGED = installed("tf_efficientnet_lite0.in1k") is not None
 
 
@@ -69,7 +69,7 @@ def test_weights_of_a_file_are_those_of_the_hub(
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    with pytest.raises(DataError, match=r"classifier-words:resnet10t: .*-o detector\.weights=FILE"):
+    with pytest.raises(DataError, match=rf"classifier-words:{MODEL}: .*-o detector\.weights=FILE"):
         random(weights="published").prepare(offline=True)
     with torch.random.fork_rng():
         torch.manual_seed(1)
