@@ -68,6 +68,7 @@ NOISE = 0.005
 """Standard error of a difference of two drops, from 1,800 tasks each."""
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("option", "values"),

@@ -111,6 +111,7 @@ def signs_of(low: float, high: float, other_low: float, other_high: float) -> in
     return (low > other_high) - (high < other_low)
 
 
+@pytest.mark.slow
 def test_signs_follow_from_the_intervals(fsf: Fsf, tmp_path: Path) -> None:
     """Tables 1 and 2 and Figure 1, with the values of one worked out from the other's."""
     asked = ("benchmark", "open-intervals", *SMALL, "-o", "benchmark.only=1,2,3,figure-1")

@@ -96,6 +96,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 
 
 POINTS = entry_points(group="fsframework.methods")
+TAKE_LONG = {"renet"}
 METHODS = sorted(point.name for point in POINTS if point.value.startswith("fsf_methods."))
 
 
@@ -105,7 +106,9 @@ def maker(name: str, options: dict[str, Any]) -> Any:
     return partial(made, name, **options) if nested else partial(method_class(name), **options)
 
 
-@parametrize_with_checks([maker(name, OPTIONS.get(name, [{}])[0]) for name in METHODS])
+@parametrize_with_checks(
+    [maker(name, OPTIONS.get(name, [{}])[0]) for name in METHODS if name not in TAKE_LONG]
+)
 def test_conformance(make: Any, check: Any) -> None:
     check(make)
 
@@ -113,6 +116,7 @@ def test_conformance(make: Any, check: Any) -> None:
 @pytest.mark.slow
 @parametrize_with_checks(
     [
+        *(maker(name, {}) for name in sorted(TAKE_LONG)),
         *(maker(name, given) for name, (_, *others) in OPTIONS.items() for given in others),
         partial(ContrastiveCentroids, views=Dimmed(), width=8),
     ]

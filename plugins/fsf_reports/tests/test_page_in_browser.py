@@ -124,6 +124,7 @@ def _drawn_pixels(page: Page, selector: str) -> list[int]:
     return counts
 
 
+@pytest.mark.slow
 def test_the_leaderboard_fits_a_small_laptop(browser: Browser, report: tuple[Path, Report]) -> None:
     made = Opened(browser, report[0], viewport={"width": 1200, "height": 900})
     hidden = "(box) => box.scrollWidth - box.clientWidth"
@@ -391,6 +392,7 @@ def test_data_that_are_gone_leave_numbers(browser: Browser, tmp_path: Path) -> N
     opened.context.close()
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_the_page(browser: Browser, report: tuple[Path, Report]) -> None:
     page = browser.new_page()
     page.set_content(f"<body>{report[1]._repr_html_()}</body>")

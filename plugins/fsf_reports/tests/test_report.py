@@ -58,8 +58,14 @@ SECTIONS = (
 )  # fmt: skip
 
 
-@parametrize_with_checks([HtmlPage, *SECTIONS])
+@parametrize_with_checks([HtmlPage, *(kind for kind in SECTIONS if kind is not HarmfulPairs)])
 def test_conformance(make, check):
+    check(make)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([HarmfulPairs])
+def test_conformance_of_what_takes_long(make, check):
     check(make)
 
 

@@ -238,6 +238,7 @@ def test_a_single_pilot_of_200_tasks() -> None:
     assert np.mean([s.low <= best <= s.high for s in spreads]) >= 0.93
 
 
+@pytest.mark.slow
 def test_intervals_cover_in_pilots_with_images_of_their_own() -> None:
     rng = np.random.default_rng(SEED)
     for shot, n_tasks, n_query in ((1, 100, 15), (5, 400, 60), (5, 200, 10)):

@@ -48,6 +48,7 @@ def test_a_perfect_order_is_no_certainty_and_few_rows_say_nothing() -> None:
     assert np.isnan([constant.rho, constant.rho_low, constant.tau_high]).all()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rows", [6, 12])
 @pytest.mark.parametrize("correlation", [0.0, 0.8, 0.97])
 def test_intervals_hold_the_truth_as_often_as_they_say(rows: int, correlation: float) -> None:

@@ -200,6 +200,7 @@ def test_a_run_finds_features_which_a_method_to_be_trained_does_not_have(
     assert "protonet" in refused.stderr
 
 
+@pytest.mark.slow
 def test_what_is_wrong_in_a_shard_is_one_sentence(fsf: Fsf, tmp_path: Path) -> None:
     broken = ("-o", "dataset.broken=70")
     done = fsf(*PACK, *broken, *SHARED)
