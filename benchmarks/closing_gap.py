@@ -23,7 +23,6 @@ import numpy as np
 import fsf_statistics
 import fsframework as fsf
 from fsframework.errors import DataError
-from fsframework.statistics.comparison import MeasureComparison
 
 
 def write_words(dataset: str, output: Path, options: Sequence[str], seed: int = 0) -> None:
@@ -98,7 +97,7 @@ COMPARED = {
 }
 
 
-def lost(part: MeasureComparison, base: str, label: str) -> str:
+def lost(part: fsf_statistics.MeasureComparison, base: str, label: str) -> str:
     """Return by how much a value of the base exceeds that of a method, with its interval."""
     if label == base:
         return ""

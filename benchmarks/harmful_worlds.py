@@ -27,6 +27,7 @@ from _options import one_of, positive
 
 import fsf_statistics
 import fsframework as fsf
+from fsf_statistics.harm import PairRow
 from fsframework.values import (
     ArmOutcomes,
     Arms,
@@ -298,7 +299,7 @@ class Count:
     shown: int = 0
     plain: list[tuple[float, float]] = dataclasses.field(default_factory=list)
 
-    def add(self, rows: Sequence[fsf_statistics.PairRow], costs: Costs, ts: Costs) -> None:
+    def add(self, rows: Sequence[PairRow], costs: Costs, ts: Costs) -> None:
         """Count the rows of one report."""
         for row in rows:
             label, words = int(row.class_name[1:]), (row.word, *row.inseparable)

@@ -1,8 +1,9 @@
-"""The rules of the house that tools can check: lint, format, layers."""
+"""The rules of the house that tools can check: lint, format, layers, names."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -40,3 +41,24 @@ def test_no_function_is_longer_than_a_screen() -> None:
                 if node.end_lineno - node.lineno + 1 - told > MOST_LINES:
                     long.append(f"{path}:{node.lineno} {node.name}")
     assert long == []
+
+
+def _ours(module: str | None) -> bool:
+    return bool(module) and module.startswith(("fsframework", "fsf_"))
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("benchmarks/*.py")), ids=lambda path: path.stem)
+def test_a_script_names_only_what_there_is(path: Path) -> None:
+    """Scripts take hours, so that no test runs them: what they import of ours must exist."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    modules = {}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and _ours(node.module):
+            for name in node.names:
+                exec(f"from {node.module} import {name.name}")
+        elif isinstance(node, ast.Import):
+            modules |= {n.asname or n.name: n.name for n in node.names if _ours(n.name)}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = modules.get(node.value.id)
+            assert module is None or hasattr(importlib.import_module(module), node.attr), node.attr
