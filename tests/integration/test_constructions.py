@@ -69,7 +69,6 @@ NOISE = 0.005
 
 
 @pytest.mark.slow
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("option", "values"),
     [
