@@ -201,6 +201,11 @@ class Arguments(Dropping, total=False):
     """Let the configuration file name code that is imported and so runs, such as
     training.optimizer=module:Class. Such names may always be given outside of the file."""
 
+    allow_external: bool | None
+    """Let a configuration file or the record of a run set options that open a connection, read a
+    variable of the environment, run a command or write outside the folder of the run, such as the
+    url of an endpoint. They may always be given outside of the file."""
+
     attributes: str | Path | None
     """Words of the images: FILE.csv or FILE.parquet (columns key, words; words separated by ';' in
     CSV), or column:NAME."""
@@ -291,6 +296,7 @@ class Grid(TypedDict, total=False):
     seed: Axis[int]
     launcher: Axis[Launcher]
     allow_code: Axis[bool]
+    allow_external: Axis[bool]
     attributes: Axis[str | Path | None]
     drop_class_words: Axis[bool]
     drop_words: str | Sequence[str] | Sequence[Sequence[str]] | None

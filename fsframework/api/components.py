@@ -7,7 +7,7 @@ from fsframework.components.conversion import describe_type, parameters
 from fsframework.components.installed import Plugin
 from fsframework.components.kinds import kind_of
 from fsframework.components.objects import component_of as component
-from fsframework.components.options import Given
+from fsframework.components.options import Given, are_trusted, layer
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, canonical, plain, resolve_component
 
@@ -19,10 +19,12 @@ __all__ = [
     "Plugin",
     "Registry",
     "added_folder",
+    "are_trusted",
     "canonical",
     "component",
     "describe_type",
     "kind_of",
+    "layer",
     "parameters",
     "plain",
     "read_added",

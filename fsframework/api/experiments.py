@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from fsframework.api.session import Session, open_session
 from fsframework.engine.configuration import Experiment, resolve_experiment
 from fsframework.engine.options import (
+    ALLOWANCES,
     ARGUMENTS,
     LISTS,
     OF_RUN,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fsframework.api.arguments import Arguments
 
 __all__ = [
+    "ALLOWANCES",
     "ARGUMENTS",
     "LISTS",
     "OF_RUN",
@@ -103,13 +105,13 @@ def tree_of_call(
         arguments: by name; see ``fsframework.run``.
         config: a TOML file, or a tree of the same shape; the arguments take precedence over it.
     """
-    told = dict(arguments)
-    allow_code = told.pop("allow_code", False)
+    allowed = {name: arguments.get(name) for name in ALLOWANCES}
     if isinstance(config, Mapping):
         below = given_tree(config, _ORIGIN)
     else:
-        below = {} if config is None else read_config(Path(config), allow_code=allow_code)
-    return merged(given_tree(told, _ORIGIN), below)
+        below = {} if config is None else read_config(Path(config), **allowed)
+    given = {name: value for name, value in arguments.items() if name != "allow_code"}
+    return merged(given_tree(given, _ORIGIN), below)
 
 
 def describe(

@@ -216,7 +216,7 @@ WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
 
 _OTHER_FLAGS = {"option": ("-o",), "task-file": ("--tasks-named",)}
 
-CONFIGURATION = ("option", "config", "allow-code", "plugin")
+CONFIGURATION = ("option", "config", "allow-code", "allow-external", "plugin")
 """Shared options that set anything that a run can be told; ``tree_of`` reads them."""
 
 
@@ -372,7 +372,13 @@ def tree_of(
     Raises:
         OptionError: an ``-o`` without ``=``; or the file is wrong.
     """
-    from fsframework.engine.options import ARGUMENTS, given_tree, merged, read_config
+    from fsframework.engine.options import (
+        ALLOWANCES,
+        ARGUMENTS,
+        given_tree,
+        merged,
+        read_config,
+    )
 
     trees = []
     for source, origin in _ORIGINS.items():
@@ -387,8 +393,8 @@ def tree_of(
             told |= key_values(context.params["options"] if options is None else options)
         trees.append(given_tree(told, origin))
     file = context.params["config"] if config else None
-    allowed = context.params["allow_code"]
-    return merged(*trees, {} if file is None else read_config(file, allow_code=allowed))
+    allowed = {name: context.params[name] for name in ALLOWANCES}
+    return merged(*trees, {} if file is None else read_config(file, **allowed))
 
 
 def key_values(options: Sequence[str]) -> dict[str, str]:

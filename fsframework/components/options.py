@@ -34,11 +34,13 @@ __all__ = [
     "WORDS",
     "Given",
     "Option",
+    "are_trusted",
     "check_values",
     "layer",
     "options_of",
     "over",
     "value_of",
+    "with_trust",
 ]
 
 MAIN_OPTIONS = "Main options"
@@ -54,6 +56,9 @@ SECTIONS = (MAIN_OPTIONS, TASKS, WORDS, TRAINING, MEASURING, IMAGES, RUNNING)
 MOST_LEVELS = 32
 """How deep an option may be nested; real ones reach three."""
 
+TRUSTED_ORIGINS = frozenset({"command line", "call", "environment", "default"})
+"""Origins of values that the user gives, and no file or record."""
+
 
 @dataclass(frozen=True)
 class Given:
@@ -63,11 +68,19 @@ class Given:
         value: as given; the name of a component, even where an instance was given.
         origin: where it came from.
         instance: the component itself, if one was given.
+        trusted: whether the user allows the origin to set what reaches out of the machine; the
+            ``TRUSTED_ORIGINS`` may always.
     """
 
     value: Any
     origin: str
     instance: Any = None
+    trusted: bool = False
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the value may set an option that reaches out; see ``Configurable.external``."""
+        return self.trusted or self.origin in TRUSTED_ORIGINS
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,8 +200,13 @@ def check_values(values: Any, where: str = "") -> None:
             raise OptionError(f"{argument(where + name)} must {lies} {option.rule}, not {value}")
 
 
-def layer(values: Any, origin: str, levels: int = MOST_LEVELS) -> Any:
+def layer(values: Any, origin: str, levels: int = MOST_LEVELS, *, trusted: bool = False) -> Any:
     """Return nested mappings with ``Given`` as leaves; lists of mappings stay lists.
+
+    Args:
+        values: leaves that are ``Given`` stay as they are.
+        origin: of the other leaves; ``trusted`` as in ``Given``.
+        levels: how deep they may be nested.
 
     Raises:
         OptionError: they are nested more than ``levels`` deep.
@@ -196,10 +214,31 @@ def layer(values: Any, origin: str, levels: int = MOST_LEVELS) -> Any:
     if not levels:
         raise OptionError(f"options may be nested at most {MOST_LEVELS} levels deep")
     if isinstance(values, Mapping):
-        return {str(key): layer(one, origin, levels - 1) for key, one in values.items()}
+        return {
+            str(key): layer(value, origin, levels - 1, trusted=trusted)
+            for key, value in values.items()
+        }
     if isinstance(values, (list, tuple)) and values and all(isinstance(v, Mapping) for v in values):
-        return [layer(one, origin, levels - 1) for one in values]
-    return values if isinstance(values, Given) else Given(values, origin)
+        return [layer(value, origin, levels - 1, trusted=trusted) for value in values]
+    return values if isinstance(values, Given) else Given(values, origin, trusted=trusted)
+
+
+def with_trust(node: Any) -> Any:
+    """Return a tree whose leaves may all set options that reach out of the machine."""
+    if isinstance(node, Mapping):
+        return {key: with_trust(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [with_trust(value) for value in node]
+    return dataclasses.replace(node, trusted=True) if isinstance(node, Given) else node
+
+
+def are_trusted(node: Any) -> bool:
+    """Return whether all leaves of a tree may set options that reach out of the machine."""
+    if isinstance(node, Mapping):
+        return all(map(are_trusted, node.values()))
+    if isinstance(node, list):
+        return all(map(are_trusted, node))
+    return isinstance(node, Given) and node.is_trusted
 
 
 def over(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:

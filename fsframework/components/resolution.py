@@ -41,6 +41,7 @@ from fsframework.errors import (
     FsfWarning,
     OptionError,
     PluginError,
+    argument,
     close_matches,
 )
 from fsframework.interfaces.component import Configurable
@@ -95,8 +96,8 @@ class Component:
     @property
     def called(self) -> str:
         """The component as users name it, such as ``timm:resnet50`` or ``ft:gnn``."""
-        argument = self.cls.argument
-        value = self.options.get(argument) if argument is not None else None
+        name = self.cls.argument
+        value = self.options.get(name) if name is not None else None
         if isinstance(value, Component):
             value = value.called
         return self.name if value is None else f"{self.name}:{value}"
@@ -317,7 +318,7 @@ def resolve_component(
             f"{where} has options but no name; choose a {kind} with {where}.name ({known})"
         )
     given = _as_given(tree.pop("name"))
-    name, colon, argument = str(given.value).partition(":")
+    name, colon, text = str(given.value).partition(":")
     added = _added_data(registry, name) if kind == "dataset" else {}
     entry, origin = added.get(name), given.origin
     plugin, cls = _load(registry, kind, name, added)
@@ -325,11 +326,12 @@ def resolve_component(
     if colon:
         if target is None:
             raise OptionError(f"{where} {name!r} takes no argument after the colon")
-        tree.setdefault(target, Given(argument, origin))
+        tree.setdefault(target, dataclasses.replace(given, value=text, instance=None))
     # A plugin's name given with another path does not mean the added data set.
     meant = entry is not None and not (entry.plugin == name and target in tree)
     if entry is not None and meant:
-        tree = {**layer(options_added(name, entry, tree, target), ADDED_ORIGIN), **tree}
+        added_options = options_added(name, entry, tree, target)
+        tree = {**layer(added_options, ADDED_ORIGIN, trusted=True), **tree}
         origin = origin if entry.plugin == name else f"{ADDED_ORIGIN}: {name}"
     if kind == "dataset":
         _demand_place(plugin, cls, tree)
@@ -435,6 +437,8 @@ def _resolve_options(
             options[key], origins[key] = _resolve_option(
                 registry, raw, annotation, f"{where}.{key}"
             )
+            if component and key in cls.external and options[key] != default:
+                _require_trusted(raw, f"{where}.{key}", cls.external[key])
         elif needed:
             hint = f"; write NAME:{key.upper()}" if component and cls.argument == key else ""
             raise OptionError(
@@ -443,6 +447,21 @@ def _resolve_options(
         else:
             options[key], origins[key] = default, "default"
     return options, origins
+
+
+def _require_trusted(raw: Any, where: str, effect: str) -> None:
+    """Check that the user, and not a file or a record, sets an option that reaches out.
+
+    Raises:
+        OptionError: a file or a record does, and the user does not allow it.
+    """
+    given = _as_given(raw)
+    if not given.is_trusted:
+        raise OptionError(
+            f"{where} is {str(given.value)!r} in {given.origin}, and {effect}; if you want that, "
+            f"give {argument(where, str(given.value))} yourself, or allow what files and records "
+            f"say with {argument('allow_external', True)}"
+        )
 
 
 def _resolve_option(registry: Registry, raw: Any, annotation: Any, where: str) -> tuple[Any, str]:
@@ -467,7 +486,7 @@ def _listed(raw: Any) -> list[Any]:
         return raw
     given = _as_given(raw)
     names = given.value if isinstance(given.value, list) else str(given.value).split(",")
-    return [Given(name.strip(), given.origin) for name in names if name.strip()]
+    return [dataclasses.replace(given, value=name.strip()) for name in names if name.strip()]
 
 
 def resolve_settings(

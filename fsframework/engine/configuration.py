@@ -12,10 +12,17 @@ from typing import Any
 
 import msgspec
 
-from fsframework.components.conversion import parameters
+from fsframework.components.conversion import convert, parameters
 from fsframework.components.entry_points import packaged_among
 from fsframework.components.objects import is_known, named
-from fsframework.components.options import Given, layer, over, value_of
+from fsframework.components.options import (
+    TRUSTED_ORIGINS,
+    Given,
+    layer,
+    over,
+    value_of,
+    with_trust,
+)
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, plain, resolve_component, resolve_settings
 from fsframework.engine.lineage import size_of
@@ -169,13 +176,19 @@ def resolve_experiment(registry: Registry, tree: Mapping[str, Any]) -> Experimen
         PluginError: a plugin cannot be loaded.
     """
     asked = _with_names(registry, tree)
+    allowed = asked.get("allow_external")
+    trusted = False
+    # A file that allows itself is told that it has no such option.
+    if isinstance(allowed, Given) and allowed.origin in TRUSTED_ORIGINS:
+        trusted = convert(asked.pop("allow_external").value, bool, argument("allow_external"))
+        asked = with_trust(asked) if trusted else asked
     given = plain(asked)
     check_keys(asked)
     settings, _ = _settings(asked)
     source = None
     if settings.model is not None:
         source = RunRecord.load(settings.model)
-        asked = _with_model(registry, asked, settings.model, source)
+        asked = _with_model(registry, asked, settings.model, source, trusted=trusted)
     whole = over(asked, _DEFAULTS)
     sampler = resolve_component(registry, "sampler", whole["sampler"])
     n_way, n_shot = _shape(settings, sampler)
@@ -256,7 +269,9 @@ def _named_statistics(registry: Registry, raw: Any) -> list[Any]:
     values, origin = (given.value, given.origin) if isinstance(given, Given) else (given, "call")
     found = []
     for value in values if isinstance(values, (list, tuple)) else [values]:
-        request = named(registry, "statistic", Given(value, origin))
+        request = named(
+            registry, "statistic", value if isinstance(value, Given) else Given(value, origin)
+        )
         name = value_of(request)
         own = options.pop(name, {}) if isinstance(request, Given) else {}
         if not isinstance(own, Mapping):
@@ -335,9 +350,13 @@ def _shape(settings: Settings, sampler: Component) -> tuple[int, int]:
 
 
 def _with_model(
-    registry: Registry, tree: Mapping[str, Any], folder: Path, record: RunRecord
+    registry: Registry, tree: Mapping[str, Any], folder: Path, record: RunRecord, *, trusted: bool
 ) -> dict[str, Any]:
-    """Return the tree with method, backbone, image size and weights of a run."""
+    """Return the tree with method, backbone, image size and weights of a run.
+
+    Args:
+        trusted: whether the record may set options that reach out of the machine.
+    """
     called = argument("model", str(folder))
     for kind in ("method", "backbone"):
         if value_of(tree.get(kind)) is not None:
@@ -374,7 +393,8 @@ def _with_model(
             )
         below["training_seed"] = seed
     weights = {"epochs": Given(0, origin), "init_from": Given(folder, origin)}
-    return over({**tree, "training": {**training, **weights}}, layer(below, origin))
+    below = layer(below, origin, trusted=trusted)
+    return over({**tree, "training": {**training, **weights}}, below)
 
 
 def _nothing_to_train(registry: Registry, whole: Mapping[str, Any]) -> bool:

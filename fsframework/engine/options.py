@@ -21,6 +21,7 @@ from fsframework.components.options import (
     RUNNING,
     TASKS,
     TRAINING,
+    TRUSTED_ORIGINS,
     WORDS,
     Given,
     Option,
@@ -35,6 +36,7 @@ from fsframework.errors import OptionError, argument, close_matches
 from fsframework.statistics.estimators import Interval, IntervalChoice
 
 __all__ = [
+    "ALLOWANCES",
     "ARGUMENTS",
     "EMBEDDED",
     "GROUPED",
@@ -89,6 +91,10 @@ class Arguments:
             its options with -o launcher.KEY=VALUE.
         allow_code: let the configuration file name code that is imported and so runs, such as
             training.optimizer=module:Class. Such names may always be given outside of the file.
+        allow_external: let a configuration file or the record of a run set options that open a
+            connection, read a variable of the environment, run a command or write outside the
+            folder of the run, such as the url of an endpoint. They may always be given outside of
+            the file.
     """
 
     method: Annotated[Any, _plugin("method")] = "protonet"
@@ -111,6 +117,7 @@ class Arguments:
     name: Annotated[str | None, Option(RUNNING, "NAME", "from method, data set and sampler")] = None
     launcher: Annotated[Any, _plugin("launcher", RUNNING, "in this process", of_run=False)] = None
     allow_code: Annotated[bool, Option(RUNNING, of_run=False)] = False
+    allow_external: Annotated[bool, Option(RUNNING, of_run=False)] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +256,9 @@ LISTS = (
 
 _FLAGS = {option.flag: option for option in ARGUMENTS.values() if option.section}
 
+ALLOWANCES = ("allow_code", "allow_external")
+"""Arguments that allow what a file or a record says."""
+
 GROUPED = tuple(n for n, option in ARGUMENTS.items() if option.names == n and option.of_run)
 """Components whose options a configuration file may give as named groups."""
 
@@ -269,13 +279,13 @@ _OF_ALL_PLUGINS = [o.key.split(".") for o in ARGUMENTS.values() if "." in o.key]
 """Options of a component that stay when a stronger source names another plugin: ways and shots."""
 
 
-def given_tree(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
+def given_tree(values: Mapping[str, Any], origin: str, *, trusted: bool = False) -> dict[str, Any]:
     """Return options that one source gives as a tree of ``Given``.
 
     Args:
         values: by name of an argument, its flag or by dotted key; those that are ``None`` are not
             given. Leaves that are ``Given`` keep their origins.
-        origin: of every other value.
+        origin: of every other value; ``trusted`` as in ``Given``.
 
     Raises:
         OptionError: a key is malformed, or options are nested too deep.
@@ -292,10 +302,10 @@ def given_tree(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
         option = ARGUMENTS.get(name) or _FLAGS.get(name)
         raw = value.value if isinstance(value, Given) else value
         if option is not None and option.word and str(raw).lower() in (option.word, "none"):
-            value = Given(None, getattr(value, "origin", origin))
+            value = dataclasses.replace(layer(value, origin, trusted=trusted), value=None)
         if name == "training" and isinstance(value, (list, tuple)):
             value = {"stages": list(value)}
-        found = over(_nested(_key_of(name), layer(value, origin)), found)
+        found = over(_nested(_key_of(name), layer(value, origin, trusted=trusted)), found)
     return found
 
 
@@ -341,7 +351,9 @@ def _merged(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]
     return found
 
 
-def read_config(path: Path, *, allow_code: bool | None = False) -> dict[str, Any]:
+def read_config(
+    path: Path, *, allow_code: bool | None = False, allow_external: bool | None = False
+) -> dict[str, Any]:
     """Read an experiment file, or the record of a run, into a tree whose leaves are ``Given``.
 
     The options of a file take precedence over those of the files that it includes, and those of an
@@ -350,16 +362,19 @@ def read_config(path: Path, *, allow_code: bool | None = False) -> dict[str, Any
     Args:
         path: of the file.
         allow_code: whether it may name code that is then imported.
+        allow_external: whether it may set options that reach out of the machine.
 
     Raises:
         OptionError: the file is missing or not TOML, and the message gives line and column; or it
             names code, or includes itself.
         RecordError: the record is damaged, or that of an imported run.
     """
-    return merged(*_layers(path, bool(allow_code), ()))
+    return merged(*_layers(path, bool(allow_code), bool(allow_external), ()))
 
 
-def _layers(path: Path, allow_code: bool, above: tuple[Path, ...]) -> Iterator[dict[str, Any]]:
+def _layers(
+    path: Path, allow_code: bool, allow_external: bool, above: tuple[Path, ...]
+) -> Iterator[dict[str, Any]]:
     """Yield the tree of a file, then those of the files that it includes, the strongest first."""
     called = argument("config", str(path)) if not above else f"{above[-1]}: include {str(path)!r}"
     raw = _raw_options(path, called)
@@ -371,12 +386,14 @@ def _layers(path: Path, allow_code: bool, above: tuple[Path, ...]) -> Iterator[d
     included = raw.pop("include", [])
     if not isinstance(included, list) or not all(isinstance(one, str) for one in included):
         raise OptionError(f'{called}: include must be a list of files, as in ["base.toml"]')
-    yield given_tree(_with_groups_apart(raw, called), path.name)
+    # A file may be called "call", and is none.
+    origin = f"./{path.name}" if path.name in TRUSTED_ORIGINS else path.name
+    yield given_tree(_with_groups_apart(raw, called), origin, trusted=allow_external)
     files = [path.parent / name for name in reversed(included)]
     for file in files:
         if any(file.resolve() == one.resolve() for one in (*above, path)):
             raise OptionError(f"{path}: include {str(file)!r}: that file includes this one")
-        yield from _layers(file, allow_code, (*above, path))
+        yield from _layers(file, allow_code, allow_external, (*above, path))
 
 
 def _raw_options(path: Path, called: str) -> dict[str, Any]:

@@ -109,8 +109,8 @@ def argument_apart(registry: Registry, request: Any) -> Any:
     argument_of = registry.load("method", name).argument
     if argument_of is None:
         return request  # explained where the method is resolved
-    found["name"] = Given(name, given.origin)
-    found.setdefault(argument_of, Given(value, given.origin))
+    found["name"] = dataclasses.replace(given, value=name)
+    found.setdefault(argument_of, dataclasses.replace(given, value=value, instance=None))
     return found
 
 

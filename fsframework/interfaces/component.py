@@ -31,6 +31,11 @@ class Configurable:
     reads: ClassVar[tuple[str, ...]] = ()
     """Options that may name a file or folder whose content is part of the component's identity."""
 
+    external: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Options that open a connection, read a variable of the environment, run a command or write
+    outside the folders of a run: what each does, as in ``{"url": "images are sent to it"}``. A
+    value that a file or a record gives for such an option is refused unless the user allows it."""
+
     usual_components: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """For options that are components, the plugin used where the option is given options but no
     name, as in ``detector.selector.compounds=joined``, or is not given and has no default."""

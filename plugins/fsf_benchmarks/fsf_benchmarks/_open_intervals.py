@@ -120,6 +120,7 @@ class OpenIntervals(Benchmark):
 
     axes: ClassVar[tuple[str, ...]] = ("dataset", "model", "method", "shot")
     reserved: ClassVar[tuple[str, ...]] = ("tasks", "sampler", "backbone")
+    external: ClassVar[Mapping[str, str]] = {"tasks_dir": "task files are written there"}
     one_model = True
 
     def __init__(

@@ -26,8 +26,14 @@ from fsf_statistics import ComparedHeadline, HeadlineRow, headline_of_runs
 from fsf_tools.grids import Override, read_overrides
 from fsf_tools.sweeps import Planned, Result, check_options, planned_over, sweep_of
 from fsf_tools.workers import without_launcher
-from fsframework.api.components import Given, component
-from fsframework.api.experiments import Experiment, given_tree, read_seeds, tree_of_call
+from fsframework.api.components import Given, are_trusted, component
+from fsframework.api.experiments import (
+    ALLOWANCES,
+    Experiment,
+    given_tree,
+    read_seeds,
+    tree_of_call,
+)
 from fsframework.api.results import method_result
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session, open_session
@@ -141,6 +147,8 @@ class Job:
         launcher: of the workers that run the experiments; without one, this process does.
         plugins: files whose plugin classes are loaded.
         seeds: training seeds; every experiment is run with each, and its estimates are over them.
+        trusted: whether neither a file nor a record gave any of this, so that arguments of the
+            experiments may reach out of the machine.
     """
 
     name: str
@@ -153,6 +161,7 @@ class Job:
     launcher: Launcher | None = None
     plugins: Sequence[str | Path] = ()
     seeds: tuple[int, ...] = ()
+    trusted: bool = False
 
     def listed(self) -> list[Listed]:
         """Return the experiments that are known so far, each once, without running them.
@@ -241,7 +250,7 @@ class Job:
         both = (tags, {**tags, "dataset": tags.get("label", tags.get("dataset"))})
         holding = [o.options for o in self.overrides if any(map(o.holds_for, both))]
         return [
-            given_tree(experiment.arguments, origin),
+            given_tree(experiment.arguments, origin, trusted=self.trusted),
             self.given,
             *reversed(holding),
             self.config,
@@ -337,10 +346,11 @@ def make_job(
             f"{argument('seeds')}: the benchmark {name} with these options needs the answers of "
             f"single models; give one {argument('training_seed')}"
         )
+    selection = selection_of(benchmark, name, chosen, trees, session)
     return Job(
         name,
         benchmark,
-        selection_of(benchmark, name, chosen, trees, session),
+        selection,
         session,
         without_choices(trees[0]),
         without_choices(trees[1]),
@@ -348,6 +358,8 @@ def make_job(
         launcher,
         plugins,
         () if seeds is None else read_seeds(seeds),
+        # The arguments of an experiment may be from a file, or from the record of a model.
+        trusted=are_trusted(given) and are_trusted(config) and not selection.models,
     )
 
 
@@ -391,9 +403,8 @@ def run_benchmark(
     seeds = given.pop("seeds", None)
     own = {key: Given(value, "call") for key, value in (benchmark_options or {}).items()}
     tree = {**given_tree(given, "call"), "benchmark": own}
-    return make_job(
-        benchmark, session, tree, tree_of_call({}, config), chosen, plugins, seeds
-    ).run()
+    below = tree_of_call({name: given.get(name) for name in ALLOWANCES}, config)
+    return make_job(benchmark, session, tree, below, chosen, plugins, seeds).run()
 
 
 def _several(values: Any) -> Sequence[Any]:

@@ -150,7 +150,7 @@ def benchmark(  # noqa: PLR0913 - a parameter per option
     """
     from fsf_benchmarks._running import make_job
     from fsf_reports import check_figure, check_tables
-    from fsframework.api.experiments import tree_of_call
+    from fsframework.api.experiments import ALLOWANCES, tree_of_call
 
     session, name = session_of(context), benchmark_name
     if name is None:
@@ -167,9 +167,8 @@ def benchmark(  # noqa: PLR0913 - a parameter per option
     asked["model"] = _folders(models, session.workspace.runs)
     tree = tree_of(context, config=False)
     files = context.params["plugin_files"]
-    job = make_job(
-        name, session, tree, tree_of_call({}, config), asked, files, context.params["seeds"]
-    )
+    below = tree_of_call({name: context.params[name] for name in ALLOWANCES}, config)
+    job = make_job(name, session, tree, below, asked, files, context.params["seeds"])
     if dry_run:
         _print_listed(job, as_json)
         return

@@ -9,11 +9,11 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fsf_ray._task import run
 from fsframework.errors import FsfError, PluginError
@@ -54,6 +54,10 @@ class RayLauncher(Launcher):
     Raises:
         OptionError: an option is outside its range.
     """
+
+    external: ClassVar[Mapping[str, str]] = {
+        "address": "code, file names and variables of the environment go to that cluster"
+    }
 
     address: str | None = None
     cpus: float = 1.0

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from submitit import SlurmExecutor
 from submitit.core.utils import FailedJobError
@@ -60,6 +60,11 @@ class SlurmLauncher(Launcher):
 
     Submission and requeuing are those of submitit, https://github.com/facebookincubator/submitit.
     """
+
+    external: ClassVar[Mapping[str, str]] = {
+        "setup": "its lines are run by a shell",
+        "sbatch": "sbatch can write files and run commands",
+    }
 
     workers: int | None = None
     partition: str | None = None

@@ -8,10 +8,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fsframework.api.components import Given, kind_of
+from fsframework.api.components import Given, kind_of, layer
 from fsframework.api.experiments import given_tree
 from fsframework.errors import OptionError, argument, close_matches
 
@@ -19,6 +19,7 @@ __all__ = [
     "Axes",
     "Override",
     "axes_of_table",
+    "axis_tree",
     "check_conditions",
     "combinations_of",
     "plain_tree",
@@ -31,6 +32,8 @@ Axes = Mapping[str, Sequence[Any]]
 """Values by option: an argument of ``fsframework.run``, or a dotted key of a configuration."""
 
 _MOST_EXPERIMENTS = 100_000
+_GRID = "grid"
+"""Origin of the values of axes."""
 
 
 def split_values(text: str) -> list[str]:
@@ -68,8 +71,34 @@ def axes_of_table(table: Any) -> dict[str, list[Any]]:
     """
     if not isinstance(table, Mapping):
         raise OptionError("grid must be a table of lists: [grid], then method = [...]")
-    found = {key.replace("-", "_"): plain_tree(node) for key, node in _leaves_of(table, "")}
-    return {k: list(v) if isinstance(v, (list, tuple)) else [v] for k, v in found.items()}
+    return {key.replace("-", "_"): _values_of(node) for key, node in _leaves_of(table, "")}
+
+
+def _values_of(node: Any) -> list[Any]:
+    """Return the values of an axis, each with the trust of the file that it is from."""
+    if isinstance(node, Given) and isinstance(node.value, (list, tuple)):
+        return [replace(node, value=value) for value in node.value]
+    return node if isinstance(node, list) else [node]
+
+
+def axis_tree(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a value of each axis as a tree of ``Given`` with the origin ``grid``.
+
+    What a file gives keeps the trust of the file; what is given now is trusted.
+    """
+    return given_tree({key: _of_grid(value) for key, value in values.items()}, _GRID)
+
+
+def _of_grid(node: Any) -> Any:
+    if isinstance(node, Given):
+        return replace(node, origin=_GRID, trusted=node.is_trusted)
+    if isinstance(node, Mapping) and any(map(_has_origin, node.values())):
+        return {key: _of_grid(value) for key, value in node.items()}
+    return layer(plain_tree(node), _GRID, trusted=True)
+
+
+def _has_origin(node: Any) -> bool:
+    return isinstance(node, (Given, Mapping))
 
 
 def _leaves_of(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsframework.api.experiments import ARGUMENTS, LISTS, OF_RUN, tree_of_call
+from fsframework.api.experiments import ALLOWANCES, ARGUMENTS, LISTS, OF_RUN, tree_of_call
 from fsframework.cli.options import (
     CONFIGURATION,
     group,
@@ -148,7 +148,7 @@ def _planned(context: click.Context, name: str | None) -> Sweep | SearchedSweep:
     return plan_sweep(
         axes,
         tree_of(context, config=False, leaving=(*axes, "name"), options=single),
-        tree_of_call({"allow_code": given["allow_code"]}, given["config"]),
+        tree_of_call({name: given[name] for name in ALLOWANCES}, given["config"]),
         session_of(context),
         name=name,
         plugins=given["plugin_files"],

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from fsf_tools.grids import (
     Axes,
     axes_of_table,
+    axis_tree,
     check_conditions,
     combinations_of,
     plain_tree,
@@ -22,11 +23,11 @@ from fsf_tools.searching import SearchedSweep, searched_over, without_search
 from fsf_tools.sweeps import Planned, Result, Sweep, check_options, planned_over, sweep_of
 from fsf_tools.workers import without_launcher
 from fsframework.api.experiments import (
+    ALLOWANCES,
     ARGUMENTS,
     LISTS,
     SEEDS,
     check_keys,
-    given_tree,
     read_seeds,
     tree_of_call,
 )
@@ -236,7 +237,7 @@ def sweep(
         runs_dir=runs_dir, cache_dir=cache_dir, plugins=plugins, progress=progress
     )
     axes, single = _divided(arguments)
-    below = tree_of_call({}, config)
+    below = tree_of_call({key: single[key] for key in ALLOWANCES if key in single}, config)
     made = plan_sweep(axes, tree_of_call(single), below, session, name=name, plugins=plugins)
     return Finished(made.name, tuple(made.run()))
 
@@ -318,7 +319,7 @@ def plan_sweep(
     for values, tags in combinations:
         if not any(condition.holds_for(tags) for condition in excluded):
             holding = [o.options for o in reversed(overrides) if o.holds_for(tags)]
-            layers = [given_tree(plain_tree(values), "grid"), own, *holding, file]
+            layers = [axis_tree(values), own, *holding, file]
             told = ", ".join(f"{key} {tags[key]}" for key in grid if len(grid[key]) > 1)
             layered.append((told or "the only experiment", tags, layers))
     if not layered:

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def portable(node: Any, name: str) -> Any:
             f"{name}: {given.value!r} is known to this process only; to run it in others, put the "
             "class into a file, give the file with plugins, and name the class"
         ) from None
-    return Given(value, given.origin)
+    return replace(given, value=value, instance=None)
 
 
 @functools.lru_cache(maxsize=1)

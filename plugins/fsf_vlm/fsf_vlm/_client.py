@@ -12,19 +12,34 @@ import json
 import os
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from fsf_vlm._store import Answer, AnswerStore
+from fsf_vlm._store import Answer, AnswerStore, InvalidAnswer, checked_answer
 from fsframework.interfaces import DataError, OptionError, check_above, check_at_least
 from fsframework.values import UInt8Array, digest_of
 
-__all__ = ["Answer", "AnswerStore", "Client", "Message", "Request"]
+__all__ = ["EXTERNAL", "Answer", "AnswerStore", "Client", "Message", "Request"]
+
+EXTERNAL = {
+    "url": "images and the key are sent to that address",
+    "key_from": "that variable of the environment is sent as the key",
+}
+"""What the options of an endpoint do outside of the machine; see ``Configurable.external``."""
 
 _USUAL_KEY = "OPENAI_API_KEY"
+_VENDOR = "api.openai.com"
+"""The host that ``OPENAI_API_KEY`` and the other variables of the library are meant for."""
+_HEADERS = {
+    *("accept", "accept-encoding", "authorization", "connection"),
+    *("content-length", "content-type", "host", "user-agent"),
+}
+"""Headers that any other host gets: none that the library takes from the environment."""
+_MOST_BYTES = 1 << 24
+"""Size of a response."""
 _PLACEHOLDER = "none"
 """Sent as the key where there is none: servers of one's own do not check it."""
 _SHORTEST_KEY = 8
@@ -91,11 +106,12 @@ class Client:
     Args:
         url: address of the endpoint, such as ``http://localhost:8000/v1``.
         model: name of the model at the endpoint.
-        key_from: name of the environment variable with the key, which must be set unless it is the
-            usual one; without a key, none is sent. The key is never written anywhere.
+        key_from: name of the environment variable with the key, which must be set. By default it is
+            ``OPENAI_API_KEY`` if the address is its vendor's or a loopback address; any other
+            address gets no key. The key is never written anywhere.
         concurrent: number of requests at a time.
         attempts: how often a request is sent before the work stops.
-        timeout: seconds to wait for an answer.
+        timeout: seconds to wait for a whole answer.
         store: keeps the answers; ``None`` keeps none.
         prompt_price: price of a million tokens of requests in USD.
         completion_price: price of a million tokens of answers in USD.
@@ -109,7 +125,7 @@ class Client:
         url: str,
         *,
         model: str,
-        key_from: str = _USUAL_KEY,
+        key_from: str | None = None,
         concurrent: int = 8,
         attempts: int = 6,
         timeout: float = 60.0,
@@ -120,12 +136,12 @@ class Client:
         self.url = _checked_url(url)
         if not model.strip():
             raise OptionError("model must be the name of a model at the endpoint, not empty")
-        if not key_from.isidentifier():
+        if key_from is not None and not key_from.isidentifier():
             raise OptionError(
                 "key_from must be the name of the environment variable that contains the key, "
                 "not the key itself"
             )
-        if key_from != _USUAL_KEY and not os.environ.get(key_from, "").strip():
+        if key_from is not None and not os.environ.get(key_from, "").strip():
             raise OptionError(f"key_from: the environment variable {key_from} is not set")
         check_at_least(1, concurrent=concurrent, attempts=attempts)
         check_above(0, timeout=timeout)
@@ -145,6 +161,12 @@ class Client:
         """Whether a request whose answer is not kept is an error."""
         self._prices = prompt_price, completion_price
         self._used = dict.fromkeys(("requests", "retries", "prompt_tokens", "completion_tokens"), 0)
+
+    @property
+    def of_vendor(self) -> bool:
+        """Whether the endpoint is that of the vendor of ``OPENAI_API_KEY``."""
+        parts = urlsplit(self.url)
+        return parts.scheme == "https" and f".{parts.hostname}".endswith(f".{_VENDOR}")
 
     @property
     def on_this_machine(self) -> bool:
@@ -223,7 +245,8 @@ class Client:
                 try:
                     answer = await self._one(connection, request, key)
                 except (openai.OpenAIError, _NotTheProtocol) as error:
-                    failed.append(error)
+                    cause = error.__cause__
+                    failed.append(cause if isinstance(cause, _NotTheProtocol) else error)
                 else:
                     if self.store is not None:
                         self.store.add(digest, answer)
@@ -237,6 +260,7 @@ class Client:
             base_url=self.url,
             max_retries=self.attempts - 1,
             timeout=self.timeout,
+            http_client=self._transport(),
         ) as connection:
             await asyncio.gather(
                 *(work(connection) for _ in range(min(self.concurrent, len(left))))
@@ -249,14 +273,64 @@ class Client:
             # From None: the error of the library refers to the request and its headers.
             raise DataError(f"{self._reason(failed[0], key)}; {told}") from None
 
+    @property
+    def _key_name(self) -> str:
+        """The environment variable with the key, empty if the endpoint gets none."""
+        usual = _USUAL_KEY if self.of_vendor or self.on_this_machine else ""
+        return usual if self.key_from is None else self.key_from
+
     def _key(self) -> str:
-        key = os.environ.get(self.key_from, "").strip()
+        name = self._key_name
+        key = os.environ.get(name, "").strip() if name else ""
         if not (key.isascii() and key.isprintable()):
             raise DataError(
-                f"the environment variable {self.key_from} must contain a key, without line ends "
+                f"the environment variable {name} must contain a key, without line ends "
                 "and special characters"
             )
         return key
+
+    def _transport(self) -> Any:
+        """Return what sends requests: it follows no redirect and bounds time and size.
+
+        The library alone follows redirects to any host, sends headers from the environment to
+        every host, and lets an answer that trickles in take any time and memory.
+        """
+        import httpx2
+        import openai
+
+        seconds, known_host = self.timeout, self.of_vendor or self.on_this_machine
+
+        class BoundedClient(openai.DefaultAsyncHttpxClient):
+            async def send(self, request: Any, **_: Any) -> Any:
+                if not known_host:
+                    for name in {*request.headers} - _HEADERS:
+                        del request.headers[name]
+                request.headers["accept-encoding"] = "identity"
+                try:
+                    async with asyncio.timeout(seconds):
+                        return await self._read(request)
+                except TimeoutError:
+                    raise httpx2.ReadTimeout("", request=request) from None
+
+            async def _read(self, request: Any) -> Any:
+                response = await super().send(request, stream=True, follow_redirects=False)
+                body, headers = bytearray(), response.headers
+                try:
+                    async for part in response.aiter_raw():
+                        body += part
+                        if len(body) > _MOST_BYTES:
+                            raise _NotTheProtocol(f"it is larger than {_MOST_BYTES:,} bytes")
+                finally:
+                    await response.aclose()
+                if headers.get("content-encoding", "identity").lower() != "identity":
+                    raise _NotTheProtocol("it is compressed, which was not asked for")
+                headers.pop("transfer-encoding", None)
+                return httpx2.Response(
+                    response.status_code, headers=headers, content=bytes(body), request=request
+                )
+
+        # A proxy of the environment must not get what is meant for this machine.
+        return BoundedClient(timeout=seconds, trust_env=not self.on_this_machine)
 
     async def _one(self, connection: Any, request: Request, key: str) -> Answer:
         # Images are encoded while others are on their way.
@@ -268,18 +342,17 @@ class Client:
             content = choice.message.content or ""
             tokens = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
             logprobs = (choice.logprobs and choice.logprobs.content) or ()
-            top = tuple(
-                {one.token: one.logprob for one in token.top_logprobs} for token in logprobs
-            )
-        except (AttributeError, IndexError, TypeError, ValueError):
-            raise _NotTheProtocol from None
+            top = tuple({t.token: t.logprob for t in token.top_logprobs} for token in logprobs)
+            answer = checked_answer(Answer(content, *tokens, top))
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise _NotTheProtocol(error if isinstance(error, InvalidAnswer) else "") from None
         self._used["requests"] += 1
         self._used["retries"] += raw.retries_taken
         self._used["prompt_tokens"] += tokens[0]
         self._used["completion_tokens"] += tokens[1]
         # A server that repeats a key is no reason to keep it.
         said = content.replace(key, "***") if len(key) >= _SHORTEST_KEY else content
-        return Answer(said, tokens[0], tokens[1], top)
+        return replace(answer, text=said)
 
     def _reason(self, error: Exception, key: str) -> str:
         """Return why the endpoint cannot be used, in one line that never contains the key."""
@@ -288,7 +361,8 @@ class Client:
         times = "once" if self.attempts == 1 else f"{self.attempts} times"
         lasting = f"{self.url}: a request failed {times}; at last "
         if isinstance(error, _NotTheProtocol):
-            return f"{self.url}: the answer is not one of an OpenAI-compatible endpoint"
+            why = f": {_line(str(error), key)}" if str(error) else ""
+            return f"{self.url}: the answer is not one of an OpenAI-compatible endpoint{why}"
         if isinstance(error, openai.APITimeoutError):
             return f"{lasting}there was no answer within {self.timeout:g} seconds"
         if isinstance(error, openai.APIConnectionError):
@@ -298,10 +372,21 @@ class Client:
         said, status = _line(_said(error), key), error.status_code
         if _may_pass(error):
             return f"{lasting}the endpoint answered {status} ({said})"
+        if 300 <= status < 400:
+            place = _line(error.response.headers.get("location", "nowhere"), key)
+            return (
+                f"{self.url}: the endpoint redirects to {place}, and redirects are not followed; "
+                "give the address that answers as url"
+            )
         if status in (401, 403):
-            why = f"the endpoint refused the key in {self.key_from}"
-            if not key:
-                why = f"the endpoint needs a key: set {self.key_from}"
+            why = f"the endpoint refused the key in {self._key_name}"
+            if not self._key_name:
+                why = (
+                    "the endpoint needs a key: name the variable that contains it with key_from "
+                    f"({_USUAL_KEY} is sent to its vendor and to this machine only)"
+                )
+            elif not key:
+                why = f"the endpoint needs a key: set {self._key_name}"
             return f"{self.url}: {why} ({status}: {said})"
         return f"{self.url}: the endpoint refused a request to {self.model} ({status}: {said})"
 

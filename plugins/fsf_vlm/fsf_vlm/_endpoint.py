@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from fsf_vlm._client import Client, Message, Request
+from fsf_vlm._client import EXTERNAL, Client, Message, Request
 from fsf_vlm._prompts import default_selector, prompt_text
 from fsf_vlm._store import AnswerStore
 from fsframework.interfaces import Captioner, WordSelector, check_at_least
@@ -28,7 +28,8 @@ class Endpoint(Captioner):
             for one sentence and for a list, the latter for the selector ``tags``.
         max_tokens: maximum number of tokens in a caption.
         temperature: of sampling; ``None`` sends none, as some models demand.
-        key_from: name of the environment variable with the key; the key is never written.
+        key_from: name of the environment variable with the key, which is never written; by default
+            ``OPENAI_API_KEY`` if the address is its vendor's or this machine's, else none.
         concurrent: number of requests at a time; there are never more than ``--batch-size``.
         attempts: how often a request is sent before the work stops.
         timeout: seconds to wait for an answer.
@@ -39,6 +40,7 @@ class Endpoint(Captioner):
     """
 
     argument: ClassVar[str] = "url"
+    external: ClassVar[Mapping[str, str]] = EXTERNAL
     usual_components: ClassVar[Mapping[str, str]] = {"selector": "spacy"}
 
     def __init__(  # noqa: PLR0913 - its parameters are the options
@@ -49,7 +51,7 @@ class Endpoint(Captioner):
         prompt: str = "captions",
         max_tokens: int = 64,
         temperature: float | None = 0.0,
-        key_from: str = "OPENAI_API_KEY",
+        key_from: str | None = None,
         concurrent: int = 8,
         attempts: int = 6,
         timeout: float = 60.0,

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fsf_vlm._client import Client, Message, Request
+from fsf_vlm._client import EXTERNAL, Client, Message, Request
 from fsf_vlm._few_shot import INSTRUCTION, InContextMethod, Labels, Task
 from fsf_vlm._store import Answer, AnswerStore
 from fsframework.interfaces import Backbone, DataError, check_at_least
@@ -46,7 +46,8 @@ class InContextEndpoint(InContextMethod):
             and the content of the support.
         max_tokens: maximum number of tokens of an answer.
         temperature: of sampling; ``None`` sends none, as some models demand.
-        key_from: name of the environment variable with the key; the key is never written.
+        key_from: name of the environment variable with the key, which is never written; by default
+            ``OPENAI_API_KEY`` if the address is its vendor's or this machine's, else none.
         concurrent: number of requests at a time.
         attempts: how often a request is sent before the work stops.
         timeout: seconds to wait for an answer.
@@ -58,6 +59,7 @@ class InContextEndpoint(InContextMethod):
     """
 
     argument: ClassVar[str] = "url"
+    external: ClassVar[Mapping[str, str]] = EXTERNAL
     reads_values = "it sends images to an endpoint"
     keeps_answers = True
 
@@ -71,7 +73,7 @@ class InContextEndpoint(InContextMethod):
         seed: int = 0,
         max_tokens: int = 16,
         temperature: float | None = 0.0,
-        key_from: str = "OPENAI_API_KEY",
+        key_from: str | None = None,
         concurrent: int = 8,
         attempts: int = 6,
         timeout: float = 60.0,

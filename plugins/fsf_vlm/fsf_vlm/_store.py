@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import socket
@@ -14,10 +15,18 @@ from typing import Any
 from fsframework.interfaces import DataError
 from fsframework.values import atomic_write, digest_of, parse_json
 
-__all__ = ["Answer", "AnswerStore", "about_of", "answers_folder"]
+__all__ = [
+    "Answer",
+    "AnswerStore",
+    "InvalidAnswer",
+    "about_of",
+    "answers_folder",
+    "checked_answer",
+]
 
 _ABOUT = "about.json"
 _DIGITS = 24
+_MOST_TOKENS = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,28 @@ class Answer:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     top_logprobs: tuple[dict[str, float], ...] = field(default=())
+
+
+class InvalidAnswer(ValueError):
+    """An answer has values that no answer can have."""
+
+
+def checked_answer(answer: Answer) -> Answer:
+    """Return an answer if its fields are of their types and its counts can be true.
+
+    Raises:
+        InvalidAnswer: they are not; the message names the field.
+    """
+    for name in ("prompt_tokens", "completion_tokens"):
+        count = getattr(answer, name)
+        if type(count) is not int or not 0 <= count < _MOST_TOKENS:
+            raise InvalidAnswer(f"{name} must be a whole number from 0, not {count!r:.40}")
+    numbers = [number for token in answer.top_logprobs for number in token.values()]
+    if not all(isinstance(number, (int, float)) and number < math.inf for number in numbers):
+        raise InvalidAnswer("log-probabilities must be numbers below infinity")
+    if not isinstance(answer.text, str):
+        raise InvalidAnswer("its content must be a text")
+    return answer
 
 
 def answers_folder(cache_dir: str | Path | None = None) -> Path:
@@ -150,6 +181,6 @@ def _parsed(line: bytes) -> tuple[str, Answer] | None:
             return None
         digest, raw = json.loads(body)
         fields: dict[str, Any] = {**raw, "top_logprobs": tuple(raw["top_logprobs"])}
-        return digest, Answer(**fields)
+        return str(digest), checked_answer(Answer(**fields))
     except (ValueError, TypeError, KeyError):
         return None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from fsframework.api.experiments import ALLOWANCES
 from fsframework.cli.options import CONFIGURATION, command, option_of, session_of, shared, tree_of
 from fsframework.errors import FsfError
 
@@ -201,7 +202,7 @@ def _command(context: click.Context, needed: Mapping[str, Any]) -> str:
     words = ["fsf", "run"]
     named = ["dataset", "attributes", "detector", "method", "backbone"]
     if context.get_parameter_source("config") is ParameterSource.COMMANDLINE:
-        named += ["config", *(["allow_code"] if given["allow_code"] else [])]
+        named += ["config", *(name for name in ALLOWANCES if given[name])]
     words += [option_of(name, given[name]) for name in named if given[name] is not None]
     words += [option_of("plugin", path) for path in given["plugin_files"]]
     words += [f"-o {shlex.quote(option)}" for option in given["options"]]
