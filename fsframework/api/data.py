@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from fsframework.api.components import Component, component
+from fsframework.api.components import Component, component, layer
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_settings
@@ -58,7 +58,12 @@ def dataset(data: arguments.Dataset = EMBEDDED, **options: Any) -> Dataset:
     >>> dataset("planted", n_per_class=8, size=16).splits.keys()
     dict_keys(['train', 'val', 'test'])
     """
-    return opened(Registry(), data, options)[1]
+    return opened(Registry(), _of_call(data), layer(options, "call"))[1]
+
+
+def _of_call(request: Any) -> Any:
+    """Return a request whose options the caller, and no file, has given."""
+    return layer(request, "call") if isinstance(request, Mapping) else request
 
 
 def opened(
@@ -110,7 +115,7 @@ def pool(  # noqa: PLR0913 - an option each
     [8, 8, 8]
     """
     session = open_session(cache_dir=cache_dir, progress=progress)
-    origin, source = opened(session.registry, data)
+    origin, source = opened(session.registry, _of_call(data))
     found = source.pool(split)
     words, _ = resolve_settings(WordChoice, given_tree(dropping, "call"), "words")
     if isinstance(attributes, AttributeTable):
@@ -119,7 +124,7 @@ def pool(  # noqa: PLR0913 - an option each
     if detector is not None:
         if attributes is not None:
             raise OptionError("words are either read or detected: leave out attributes or detector")
-        seen_by = component(session.registry, "detector", detector)
+        seen_by = component(session.registry, "detector", _of_call(detector))
         detection = Detection(seen_by, source, origin, split, session, device, offline)
     elif attributes is not None:
         words = replace(words, attributes=str(attributes))
@@ -168,7 +173,8 @@ def draw(
         raise OptionError(f"pool must be a pool, as fsframework.pool(...) gives, not {pool!r:.80}")
     registry = Registry()
     tree = given_tree({"way": way, "shot": shot, "queries": queries, "tasks": tasks}, "call")
-    chosen = component(registry, "sampler", sampler, {**tree.get("sampler", {}), **options})
+    given = {**tree.get("sampler", {}), **layer(options, "call")}
+    chosen = component(registry, "sampler", _of_call(sampler), given)
     return draw_arms(registry, chosen, pool, tree["tasks"].value, seed, None)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fsframework._calls import Called, item, seeded
-from fsframework.api.components import Component
+from fsframework.api.components import Component, layer
 from fsframework.api.data import opened
 from fsframework.api.experiments import describe
 from fsframework.api.running import Run
@@ -382,7 +382,8 @@ def evaluate(  # noqa: PLR0913 - an option each
     arms = _arms_of(tasks)
     if not isinstance(pool, ImagePool | None):
         raise OptionError(f"pool must be what fsframework.pool returned, not {_called(pool)}")
-    component, source = opened(session.registry, data)
+    given_data = layer(data, "call") if isinstance(data, Mapping) else data
+    component, source = opened(session.registry, given_data)
     found = model.model(device=settings.device) if isinstance(model, Run) else model
     resolve_device(settings.device)  # so that an unknown one is refused
     if isinstance(found, Model):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fsframework.api.components import component
+from fsframework.api.components import component, layer
 from fsframework.api.running import Run
 from fsframework.components.registry import Registry
 from fsframework.errors import DataError, RecordError
@@ -48,6 +48,8 @@ def statistics_of(
     for request in several:
         if isinstance(request, str):
             request = _as_recorded(request, records)
+        elif isinstance(request, Mapping):
+            request = layer(request, "call")
         chosen = component(registry, "statistic", request)
         found[chosen.name] = chosen.create()
     return found

@@ -207,11 +207,19 @@ class Run:
 
         return RunImages(self, plugins).read(indices)
 
-    def model(self, *, device: str = "auto", plugins: Sequence[str | Path] = ()) -> Model:
+    def model(
+        self,
+        *,
+        device: str = "auto",
+        plugins: Sequence[str | Path] = (),
+        allow_external: bool = False,
+    ) -> Model:
         """Return its trained method and backbone, ready for ``fsframework.evaluate``.
 
         Args:
             plugins: Python files whose plugin classes are loaded too.
+            allow_external: whether its record may set options that reach out of the machine, such
+                as the ``url`` of an endpoint.
 
         Raises:
             DataError: it was trained with several seeds: each of its ``runs`` has a model.
@@ -219,7 +227,8 @@ class Run:
         """
         from fsframework.api.models import model_of
 
-        tree = tree_of_call({"model": self._single().folder, "device": device})
+        given = {"model": self._single().folder, "device": device}
+        tree = tree_of_call({**given, "allow_external": allow_external})
         return model_of(resolved(tree, open_session(plugins=plugins, progress=False)))
 
     def to_json(self) -> dict[str, Any]:

@@ -283,7 +283,7 @@ def start_from(
         and (not parts or _is_below(key, parts) or _is_below(name, parts))
     }
     unfit = sorted(name for name, tensor in shared.items() if own[name].shape != tensor.shape)
-    if len(unfit) == len(shared):
+    if (own or found) and len(unfit) == len(shared):  # some models have no weights at all
         raise DataError(f"{path}: its weights do not fit this model{_made_for(path)}")
     if unfit:
         of_backbone = any(_plain(name).startswith("backbone.") for name in unfit)

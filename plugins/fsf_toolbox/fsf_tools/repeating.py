@@ -106,12 +106,13 @@ class Repetition:
         return html_table(*self.table(), self.answer)
 
 
-def repeat_run(
+def repeat_run(  # noqa: PLR0913 - an option each
     run: str | Path | Run,
     *,
     keep: str | Path | None = None,
     device: str | None = None,
     allow_code: bool = False,
+    allow_external: bool = False,
     plugins: Sequence[str | Path] = (),
     runs_dir: str | Path | None = None,
     progress: bool = True,
@@ -129,6 +130,8 @@ def repeat_run(
         device: to compute on; by default that of the record.
         allow_code: whether to import code that the record holds or names: copies of plugin files,
             and options such as ``training.optimizer`` with the value ``module:Class``.
+        allow_external: whether the record may set options that reach out of the machine, such as
+            the ``url`` of an endpoint.
         plugins: Python files whose plugin classes are loaded, in place of the record's copies.
         runs_dir: folder of runs given by name; by default ``FSF_RUNS``, else ``./runs``.
         progress: whether progress is shown on standard error.
@@ -160,7 +163,11 @@ def repeat_run(
             runs_dir=place / "runs", cache_dir=place / "cache", plugins=plugins, progress=progress
         )
         _load_plugins(opened, session, allow_code=allow_code)
-        given = {"device": device or _device_of(opened), "allow_code": allow_code}
+        given = {
+            "device": device or _device_of(opened),
+            "allow_code": allow_code,
+            "allow_external": allow_external,
+        }
         tree = tree_of_call(given, opened.folder / "run.json")
         tree.pop("name", None)
         stack.enter_context(_threads(opened.record.environment.threads))

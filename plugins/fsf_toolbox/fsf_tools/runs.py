@@ -258,7 +258,7 @@ def show_run(run: str, runs_dir: Path, as_json: bool) -> None:
     "[default: both are temporary]",
 )
 @click.option("--device", metavar="NAME", help="Device to compute on.  [default: the record's]")
-@shared("allow-code", "plugin", "runs-dir", "json")
+@shared("allow-code", "allow-external", "plugin", "runs-dir", "json")
 @click.pass_context
 def repeat(context: click.Context, /, run: str, keep: Path | None, **given: Any) -> None:
     """Compute a run again in a fresh cache, and compare every digest and estimate.
@@ -287,6 +287,7 @@ def repeat(context: click.Context, /, run: str, keep: Path | None, **given: Any)
         keep=keep,
         device=given["device"],
         allow_code=given["allow_code"],
+        allow_external=given["allow_external"],
         plugins=given["plugin_files"],
         runs_dir=given["runs_dir"],
     )
