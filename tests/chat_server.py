@@ -55,7 +55,7 @@ class ChatServer:
 
     Args:
         answer: returns the text for the body of a request; or the whole choice, with a
-            ``message``; or another body, with its ``status``; or any value or
+            ``message``; or another body, with its ``status`` and ``headers``; or any value or
             bytes, as ``raw``.
         failing: share of requests whose first attempt fails: 500, 429 with ``Retry-After``, or a
             dropped connection.
@@ -80,6 +80,7 @@ class ChatServer:
         self.attempts: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
         self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
         self.busy = self.most_busy = 0
         self.lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"chat": self})
@@ -122,6 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         with chat.lock:
             chat.attempts[known] += 1
             chat.bodies.append(body)
+            chat.headers.append({name.lower(): value for name, value in self.headers.items()})
             first = chat.attempts[known] == 1
             chat.busy += 1
             chat.most_busy = max(chat.most_busy, chat.busy)
@@ -141,13 +143,13 @@ class _Handler(BaseHTTPRequestHandler):
                 chat.busy -= 1
         self._send(*reply)
 
-    def _reply(self, body: dict[str, Any]) -> tuple[int, Any]:
+    def _reply(self, body: dict[str, Any]) -> tuple[Any, ...]:
         answer = self.chat.answer(body)
         if isinstance(answer, str):
             message = {"role": "assistant", "content": answer}
             answer = {"index": 0, "finish_reason": "stop", "message": message}
         elif "message" not in answer:
-            return answer.get("status", 200), answer.get("raw", answer)
+            return answer.get("status", 200), answer.get("raw", answer), answer.get("headers")
         said = str(answer["message"]["content"])
         texts = [part for part in content(body) if not part.startswith("data:")]
         tokens = sum(len(text.split()) for text in texts) + 100 * (len(content(body)) - len(texts))

@@ -10,6 +10,7 @@ import io
 import ipaddress
 import json
 import os
+import re
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,7 @@ _VENDOR = "api.openai.com"
 _HEADERS = {
     *("accept", "accept-encoding", "authorization", "connection"),
     *("content-length", "content-type", "host", "user-agent"),
+    "x-stainless-raw-response",  # the library's own: it asks for the response with its headers
 }
 """Headers that any other host gets: none that the library takes from the environment."""
 _MOST_BYTES = 1 << 24
@@ -260,7 +262,7 @@ class Client:
             base_url=self.url,
             max_retries=self.attempts - 1,
             timeout=self.timeout,
-            http_client=self._transport(),
+            http_client=self._transport(key or _PLACEHOLDER),
         ) as connection:
             await asyncio.gather(
                 *(work(connection) for _ in range(min(self.concurrent, len(left))))
@@ -289,11 +291,11 @@ class Client:
             )
         return key
 
-    def _transport(self) -> Any:
+    def _transport(self, key: str) -> Any:
         """Return what sends requests: it follows no redirect and bounds time and size.
 
         The library alone follows redirects to any host, sends headers from the environment to
-        every host, and lets an answer that trickles in take any time and memory.
+        every host, a key among them, and lets an answer that trickles in take any time and memory.
         """
         import httpx2
         import openai
@@ -305,6 +307,7 @@ class Client:
                 if not known_host:
                     for name in {*request.headers} - _HEADERS:
                         del request.headers[name]
+                request.headers["authorization"] = f"Bearer {key}"
                 request.headers["accept-encoding"] = "identity"
                 try:
                     async with asyncio.timeout(seconds):
@@ -393,7 +396,8 @@ class Client:
 
 def _checked_url(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    sound = url.isprintable() and re.fullmatch(r"[a-z0-9.:-]+", parts.hostname or "")
+    if parts.scheme not in ("http", "https") or not sound:
         raise OptionError(
             f"url must be the address of an endpoint, such as http://localhost:8000/v1, not {url!r}"
         )

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -259,6 +260,126 @@ class TestFailures:
             with pytest.raises(DataError, match="1 of 4 requests have no kept answer"):
                 one.ask(questions(images[:4]))
             assert len(server.bodies) == 3
+
+
+ENVIRONMENT = {
+    "OPENAI_ORG_ID": "org-of-mine",
+    "OPENAI_PROJECT_ID": "project-of-mine",
+    "OPENAI_CUSTOM_HEADERS": "X-Mine: header-of-mine\nAuthorization: Bearer header-of-mine",
+    "OPENAI_ADMIN_KEY": "admin-of-mine",
+    "MY_KEY": "sk-another-of-mine",
+}
+QUESTION = [Request([Message("user", ["?"])])]
+
+
+class TestSecrets:
+    """What leaves the machine, seen by a server in the place of the one that is named."""
+
+    @pytest.fixture(autouse=True)
+    def _environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in ENVIRONMENT.items():
+            monkeypatch.setenv(name, value)
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://elsewhere.invalid/v1",
+            "http://api.openai.com.elsewhere.invalid/v1",
+            "http://xapi.openai.com/v1",
+            "http://api.openai.com/v1",  # anyone on the way could read it
+            "http://192.0.2.1/v1",
+        ],
+    )
+    @pytest.mark.parametrize("key_from", [None, "MY_KEY"])
+    def test_another_host_gets_only_what_is_named(
+        self, monkeypatch: pytest.MonkeyPatch, url: str, key_from: str | None
+    ) -> None:
+        with ChatServer() as server:
+            monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
+            monkeypatch.delenv("no_proxy", raising=False)
+            client(url, key_from=key_from, attempts=1).ask(QUESTION)
+            [headers] = server.headers
+        sent = " ".join(headers.values())
+        assert "of-mine" not in sent.replace("sk-another-of-mine", "")
+        assert ("sk-another-of-mine" in sent) == (key_from is not None)
+        assert KEY not in sent
+
+    def test_this_machine_gets_the_usual_key_and_no_proxy_does(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with ChatServer() as proxy, ChatServer() as server:
+            monkeypatch.setenv("http_proxy", proxy.url)
+            monkeypatch.delenv("no_proxy", raising=False)
+            client(server).ask(QUESTION)
+            assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+            assert not proxy.bodies
+
+    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    def test_a_redirect_is_not_followed(self, tmp_path: Path, status: int) -> None:
+        with ChatServer() as other:
+            away = {"status": status, "raw": b"", "headers": {"Location": f"{other.url}/x"}}
+            with (
+                ChatServer(lambda body: away) as server,
+                pytest.raises(DataError, match="redirects are not followed"),
+            ):
+                client(server, tmp_path).ask(QUESTION)
+            assert len(server.bodies) == 1
+            assert not other.bodies
+        assert not len(AnswerStore(server.url, "tiny", tmp_path).refreshed())
+
+    @pytest.mark.parametrize(
+        "url", ["http://evil.invalid\\.api.openai.com/v1", "http://a b/v1", "https://ä.invalid/"]
+    )
+    def test_an_address_that_two_readers_may_read_differently_is_refused(self, url: str) -> None:
+        with pytest.raises(OptionError, match="url must be the address"):
+            client(url)
+
+
+def counted(**usage: Any) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "cat"}}
+    body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
+    return {"raw": {**body, "choices": [choice], "usage": usage}}
+
+
+class TestBounds:
+    @pytest.mark.parametrize("count", [-1, 1e400, 2**60, 1.5])
+    def test_counts_that_cannot_be_are_refused(self, tmp_path: Path, count: Any) -> None:
+        reply = counted(prompt_tokens=count, completion_tokens=1, total_tokens=1)
+        with (
+            ChatServer(lambda body: reply) as server,
+            pytest.raises(DataError, match="prompt_tokens must be a whole number"),
+        ):
+            client(server, tmp_path).ask(QUESTION)
+        assert not len(AnswerStore(server.url, "tiny", tmp_path).refreshed())
+
+    def test_a_response_that_trickles_in_ends_at_the_timeout(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            thread = threading.Thread(target=trickle, args=(listening,), daemon=True)
+            thread.start()
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+            with pytest.raises(DataError, match=r"no answer within 0\.3 seconds"):
+                client(url, attempts=1, timeout=0.3).ask(QUESTION)
+            thread.join()
+
+    def test_a_response_of_any_size_is_refused(self) -> None:
+        with (
+            ChatServer(lambda body: {"raw": b" " * (1 << 24) + b"{}"}) as server,
+            pytest.raises(DataError, match="larger than 16,777,216 bytes"),
+        ):
+            client(server, attempts=1).ask(QUESTION)
+
+
+def trickle(listening: socket.socket) -> None:
+    """Send a byte of an answer without end every 50 ms, until the client goes."""
+    connection, _ = listening.accept()
+    with connection:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        try:
+            while True:
+                connection.sendall(b" ")
+                time.sleep(0.05)
+        except OSError:
+            return
 
 
 class TestInterruptions:
