@@ -395,11 +395,14 @@ def check_argument(make: Make) -> None:
 
 
 def check_reads(make: Make) -> None:
-    """``reads`` is a tuple of names of options."""
+    """``reads`` is a tuple of names of options, and ``external`` says what its options do."""
     cls = _configurable(make)
     require(isinstance(cls.reads, tuple), f"reads must be a tuple, not {cls.reads!r}")
     for name in cls.reads:
         require_option(cls, "reads", name)
+    for name, effect in cls.external.items():
+        require_option(cls, "external", name)
+        require(effect and isinstance(effect, str), f"external must say what {name!r} does")
 
 
 def check_usual_components(make: Make) -> None:

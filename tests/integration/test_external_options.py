@@ -129,6 +129,32 @@ def test_a_record_is_as_little_trusted_as_a_file(
     assert len(server.bodies) > n_sent
 
 
+WATCH = """
+import os, sys
+def watch(event, arguments, log=os.environ["SOCKET_LOG"]):
+    if event.startswith("socket."):
+        with open(log, "a") as file:
+            file.write(f"{event} {arguments}\\n")
+sys.addaudithook(watch)
+"""
+
+
+def test_a_local_run_opens_no_socket(
+    fsf_process: Fsf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, site = tmp_path / "sockets", tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(WATCH)
+    monkeypatch.setenv("SOCKET_LOG", str(log))
+    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    done = fsf_process("run", "--method", "ncc", *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert not log.exists(), log.read_text()
+    (tmp_path / "other.py").write_text("import socket; socket.socket().close()")
+    fsf_process("plugins", "check", "x", "--plugin", "other.py")
+    assert "socket.__new__" in log.read_text(), "the watch sees what it is to see"
+
+
 class Uploading(FewShotMethod):
     """A method of somebody else's that declares what it does."""
 

@@ -185,6 +185,8 @@ def test_sound_declarations_pass():
         ("check_name", {"name": "MyMean"}, "digits joined by hyphens, not 'MyMean'"),
         ("check_argument", {"argument": "wieghts"}, "its options are: inner, weights, factor"),
         ("check_reads", {"reads": "weights"}, "reads must be a tuple, not 'weights'"),
+        ("check_reads", {"external": {"wieghts": "x"}}, "its options are: inner, weights"),
+        ("check_reads", {"external": {"weights": ""}}, "external must say what 'weights' does"),
         ("check_usual_components", {"usual_components": ("inner",)}, "must be a mapping"),
         (
             "check_usual_components",
