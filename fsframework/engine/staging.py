@@ -41,9 +41,9 @@ class Recipes(NamedTuple):
         name = None if backbone is None else str(backbone).partition(":")[0]
         found: dict[str, Any] = {}
         if self.own is not None:
-            found = layer(dict(self.own.options_on(name)), self.own.origin)
+            found = layer(dict(self.own.options_on(name)), self.own.origin, trusted=True)
         if self.lent is not None:
-            below = layer(dict(self.lent.options_on(name)), self.lent.lent_origin)
+            below = layer(dict(self.lent.options_on(name)), self.lent.lent_origin, trusted=True)
             below.pop("method", None)  # belongs to its stages
             found = over(found, below)
         found.pop("training", None)  # belongs to single stages
@@ -167,14 +167,14 @@ def _stages_below(
     if lent is None:
         if own is None:
             return [dict(common)]
-        return [{**layer(stage, own.origin), **common} for stage in own.stages]
-    settings = layer(dict(lent.options.get("method", {})), lent.lent_origin)
+        return [{**layer(stage, own.origin, trusted=True), **common} for stage in own.stages]
+    settings = layer(dict(lent.options.get("method", {})), lent.lent_origin, trusted=True)
     trainer = over({"method": argument_apart(registry, common["method"])}, {"method": settings})[
         "method"
     ]
     rest = {k: v for k, v in common.items() if k != "method"}
     return [
-        {"method": trainer, **layer(stage, lent.lent_origin), **rest}
+        {"method": trainer, **layer(stage, lent.lent_origin, trusted=True), **rest}
         for stage in _lent_stages(lent)
     ]
 
