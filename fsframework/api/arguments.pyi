@@ -202,9 +202,9 @@ class Arguments(Dropping, total=False):
     training.optimizer=module:Class. Such names may always be given outside of the file."""
 
     allow_external: bool | None
-    """Let a configuration file or the record of a run set options that open a connection, read a
-    variable of the environment, run a command or write outside the folder of the run, such as the
-    url of an endpoint. They may always be given outside of the file."""
+    """Let configuration files and records set options that open a connection, read the environment,
+    run a command or write elsewhere, such as the url of an endpoint. They may always be given
+    outside of the file."""
 
     attributes: str | Path | None
     """Words of the images: FILE.csv or FILE.parquet (columns key, words; words separated by ';' in

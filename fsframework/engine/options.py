@@ -91,10 +91,9 @@ class Arguments:
             its options with -o launcher.KEY=VALUE.
         allow_code: let the configuration file name code that is imported and so runs, such as
             training.optimizer=module:Class. Such names may always be given outside of the file.
-        allow_external: let a configuration file or the record of a run set options that open a
-            connection, read a variable of the environment, run a command or write outside the
-            folder of the run, such as the url of an endpoint. They may always be given outside of
-            the file.
+        allow_external: let configuration files and records set options that open a connection, read
+            the environment, run a command or write elsewhere, such as the url of an endpoint. They
+            may always be given outside of the file.
     """
 
     method: Annotated[Any, _plugin("method")] = "protonet"

@@ -29,6 +29,7 @@ __all__ = ["MOST_DRAWS", "Predictions", "draws_of", "predict", "predict_files"]
 
 _KEYS = (
     *("method", "backbone", "model", "training", "image_size", "seed", "task_seed"),
+    "allow_external",
     *("training_seed", "device"),
     *("precision", "decoding", "broken", "offline"),
 )
