@@ -19,7 +19,8 @@ from fsf_datasets._image_files import ImageFileDataset, files_digest
 from fsf_datasets._layouts import find
 from fsf_datasets._messages import counted, first_few, quoted, reason
 from fsf_datasets._splits import SplitOptions, Splits
-from fsf_datasets._trees import Tree, natural, open_tree
+from fsf_datasets._trees import Tree, open_tree
+from fsf_datasets.file_names import natural
 from fsframework.interfaces import DataError, OptionError
 from fsframework.values import IntArray, digest_of
 
@@ -155,6 +156,7 @@ class Declared(ImageFileDataset):
         if chosen is not None:
             self._problems += _problems(found, chosen, self._declared, self.splits, self._sizes())
             self._problems += _other_contexts(chosen, self.metadata.get("context", ()))
+        self._problems += self._tree.unread_images()
         if found.unknown:
             self._problems.append(_unknown(found))
         if found.unmatched:

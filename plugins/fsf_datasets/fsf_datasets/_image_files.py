@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import numpy as np
 from PIL import Image
 
-from fsf_datasets._decoding import MOST_BYTES, decode
+from fsf_datasets._decoding import MOST_BYTES, PixelRange, RangeError, decode
 from fsf_datasets._messages import reason
 from fsf_datasets._trees import Tree
 from fsframework.interfaces import DataError, Dataset, OptionError
@@ -24,16 +25,20 @@ class ImageFileDataset(Dataset):
     """A data set whose image ``i`` is the file ``_files[i]`` of ``_tree``."""
 
     _tree: Tree
-    _files: tuple[str, ...]
+    _files: Sequence[str]
+    _pixel_range: PixelRange | None = None
+    _takes_pixel_range: ClassVar[bool] = False
+    """Whether the user can give the range of pixels, as ``pixel_range``."""
 
     def image(self, index: int) -> UInt8Array:
         """Return one image, RGB uint8 ``(H, W, 3)``, rotated according to its EXIF orientation.
 
-        Transparent pixels are blended with white, 16-bit grey is scaled to 8 bits, and the first
-        frame of an animation is used.
+        Transparent pixels are blended with white, values of more than 8 bits are scaled to 8, and
+        the first frame of an animation is used.
 
         Raises:
-            DataError: the image cannot be read; the message names its file.
+            DataError: the image cannot be read, or the range of its values is not known; the
+                message names its file.
         """
         return np.asarray(self._rgb(index))
 
@@ -89,14 +94,23 @@ class ImageFileDataset(Dataset):
         """Return an image, decoded at any scale of at least ``min_size`` pixels if it is given."""
         try:
             with self._tree.open(self._files[index], MOST_BYTES) as stream:
-                return decode(stream, min_size)
+                return decode(stream, min_size, self._pixel_range)
         except FileNotFoundError:
             raise self._unreadable(index, "no such file") from None
+        except RangeError as error:
+            advice = ""
+            if self._takes_pixel_range:
+                low, high = error.likely
+                advice = (
+                    ", or give the data set's option pixel_range, the values of black and white in "
+                    f"all images, such as pixel_range={low:g},{high:g}"
+                )
+            raise self._unreadable(index, f"not a readable image ({error})", advice) from None
         except Exception as error:  # the type of a decoder's error depends on the format
             raise self._unreadable(index, f"not a readable image ({reason(error)})") from error
 
-    def _unreadable(self, index: int, why: str) -> DataError:
-        return DataError(f"{self._place(index)}: {why}", reason=why)
+    def _unreadable(self, index: int, why: str, advice: str = "") -> DataError:
+        return DataError(f"{self._place(index)}: {why}{advice}", reason=why)
 
     def _place(self, index: int) -> str:
         """Return the location of an image for messages: its file."""

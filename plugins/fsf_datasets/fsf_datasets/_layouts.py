@@ -16,7 +16,8 @@ from fsf_datasets._found import Found, split_of_name
 from fsf_datasets._messages import counted, first_few, quoted
 from fsf_datasets._patterns import search_names
 from fsf_datasets._tables import is_missing, table_lines
-from fsf_datasets._trees import ENDINGS, Tree, ending
+from fsf_datasets._trees import Tree
+from fsf_datasets.file_names import is_image
 from fsframework.interfaces import DataError
 
 __all__ = ["find"]
@@ -277,7 +278,7 @@ class _Images:
         same = self._by_stem.get(last.rpartition(".")[0] or last, [])
         found = [name for name in same if name.casefold().endswith(last)]
         if not found:  # named without an extension, or with that of another format
-            found = self._by_stem.get(last, same if ending(last) in ENDINGS else [])
+            found = self._by_stem.get(last, same if is_image(last) else [])
         if len(found) > 1:
             folder = table.rpartition("/")[0]
             for place in (f"/{file}", f"/{label}/{file}"):

@@ -11,6 +11,7 @@ import lzma
 import os
 import re
 import threading
+import tomllib
 import unicodedata
 import weakref
 import zipfile
@@ -22,24 +23,28 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from fsf_datasets._messages import reason
+from fsf_datasets._messages import counted, first_few, reason
+from fsf_datasets.file_names import (
+    IMAGE_ENDINGS,
+    ending,
+    folded,
+    has_control_character,
+    is_image,
+    is_leftover,
+    is_unread_image,
+    sort_key,
+)
 from fsframework.interfaces import DataError
 from fsframework.values import check_file, open_file
 
 __all__ = [
-    "ENDINGS",
     "FolderTree",
     "RawFile",
     "Tree",
     "ZipTree",
-    "ending",
     "images_of",
-    "natural",
     "open_tree",
 ]
-
-ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".ppm"})
-"""Extensions of image files, compared in lower case."""
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".rar", ".7z", ".gz")
 _LOCAL_HEADER = 30  # bytes before the name of a member (PKWARE APPNOTE, section 4.3.7)
@@ -110,15 +115,24 @@ class Tree(ABC):
     """The folder or archive."""
 
     names: tuple[str, ...]
-    """Every file that is not hidden, sorted as text."""
+    """Every file that is neither hidden nor left by a system, sorted as text."""
 
     folders: frozenset[str]
-    """Every folder below the root that is not hidden."""
+    """Every folder below the root that is neither hidden nor left by a system."""
 
     @cached_property
     def images(self) -> tuple[str, ...]:
         """The image files, recognised by their extensions."""
-        return tuple(name for name in self.names if ending(name) in ENDINGS)
+        return tuple(name for name in self.names if is_image(name))
+
+    def unread_images(self) -> list[str]:
+        """Return a sentence on files that look like images and are not read; none without them."""
+        endings = Counter(ending(name) for name in self.names if is_unread_image(name))
+        if not endings:
+            return []
+        kinds = first_few([f"{count:,} {kind}" for kind, count in endings.most_common()])
+        files = counted(endings.total(), "file")
+        return [f"left out, {files} of images in formats that are not read: {kinds}"]
 
     @cached_property
     def _others(self) -> Mapping[str, Sequence[str]]:
@@ -143,6 +157,8 @@ class Tree(ABC):
     @abstractmethod
     def open(self, name: str, most: int | None = None) -> BinaryIO:
         """Open a file for reading; several threads may do so at the same time.
+
+        A file may be named in another letter case or Unicode form if only one is meant.
 
         Args:
             name: the file.
@@ -182,8 +198,8 @@ class FolderTree(Tree):
         walk: whether to list the files; otherwise any name may be requested.
 
     Raises:
-        DataError: two names differ only in their Unicode form, a name is not printable, or a folder
-            cannot be read.
+        DataError: two names differ only in their Unicode form, the name of an image has a control
+            character, or a folder cannot be read.
     """
 
     def __init__(self, root: Path, *, walk: bool = True) -> None:
@@ -191,6 +207,7 @@ class FolderTree(Tree):
         self._walked = walk
         self._prefix = os.path.join(root, "")  # noqa: PTH118 - a Path per file would cost seconds
         self._written: dict[str, str] = {}
+        self._listings: dict[str, dict[str, list[str]]] = {}
         folders: set[str] = set()
         found = list(self._walk(folders)) if walk else []
         self.names = self._in_one_form(found)
@@ -221,9 +238,10 @@ class FolderTree(Tree):
         names: set[str] = set()
         for written in found:
             name = unicodedata.normalize("NFC", written)
-            if not name.isprintable():
-                place = str(self.root / written)
-                raise DataError(f"{place!a}: file names must be printable Unicode")
+            if has_control_character(name):
+                if is_image(name):
+                    raise _unprintable(self.root / written)
+                continue
             if name in names:
                 raise DataError(
                     f"{self.root / written}: another file has the same name in another Unicode form"
@@ -236,11 +254,40 @@ class FolderTree(Tree):
     def _path(self, name: str) -> str:
         if self._walked:
             return f"{self._prefix}{self._written.get(name, name)}"
-        return os.path.join(self.root, name)  # noqa: PTH118 - name may be absolute
+        # A name may be absolute.
+        return os.path.join(self.root, self._written.get(name, name))  # noqa: PTH118
+
+    def _respell(self, name: str) -> bool:
+        """Look for the only file whose path differs in letter case or Unicode form."""
+        if self._walked:
+            return False
+        found = "/" if name.startswith("/") else ""
+        for part in filter(None, name.split("/")):
+            if found not in self._listings:
+                listing = self._listings[found] = {}
+                with contextlib.suppress(OSError):
+                    for entry in os.listdir(os.path.join(self.root, found)):  # noqa: PTH118, PTH208
+                        listing.setdefault(folded(entry), []).append(entry)
+            same = self._listings[found].get(folded(part), [])
+            if part not in ("..", *same) and len(same) != 1:
+                return False
+            found += f"{part if part in ('..', *same) else same[0]}/"
+        self._written[name] = found.removesuffix("/")
+        return True
+
+    def _stat(self, name: str) -> os.stat_result | None:
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the name contains a NUL byte
+            return os.stat(self._path(name))  # noqa: PTH116 - a Path per file would cost seconds
+        return self._stat(name) if name not in self._written and self._respell(name) else None
 
     def open(self, name: str, most: int | None = None) -> BinaryIO:
         """Open a file for reading."""
-        file = open_file(self._path(name))
+        try:
+            file = open_file(self._path(name))
+        except FileNotFoundError:
+            if name in self._written or not self._respell(name):
+                raise
+            return self.open(name, most)
         if most is not None and (size := os.fstat(file.fileno()).st_size) > most:
             file.close()
             raise _too_large(size, most)
@@ -248,25 +295,13 @@ class FolderTree(Tree):
 
     def states(self, names: Iterable[str]) -> list[str]:
         """Return size and modification time of each file, or ``missing``."""
-        return [self._state(name) for name in names]
-
-    def _state(self, name: str) -> str:
-        try:
-            state = os.stat(self._path(name))  # noqa: PTH116 - as above
-        except (OSError, ValueError):  # ValueError: its name contains a NUL byte
-            return "missing"
-        return f"{state.st_size} {state.st_mtime_ns}"
+        stats = map(self._stat, names)
+        return ["missing" if s is None else f"{s.st_size} {s.st_mtime_ns}" for s in stats]
 
     def local_states(self, names: Iterable[str]) -> list[str]:
         """Return inode and change time of each file, which no program can set back."""
-        return [self._local_state(name) for name in names]
-
-    def _local_state(self, name: str) -> str:
-        try:
-            state = os.stat(self._path(name))  # noqa: PTH116 - as above
-        except OSError:
-            return "missing"
-        return f"{state.st_ino} {state.st_ctime_ns}"
+        stats = map(self._stat, names)
+        return ["missing" if s is None else f"{s.st_ino} {s.st_ctime_ns}" for s in stats]
 
     def place(self, name: str) -> str:
         """Return the path of a file."""
@@ -287,10 +322,10 @@ def _identity(folder: str) -> tuple[int, int]:
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
-    """Return the files and folders in a folder that are not hidden."""
+    """Return the files and folders in a folder that are neither hidden nor left by a system."""
     try:
         with os.scandir(folder) as entries:
-            return [entry for entry in entries if not entry.name.startswith(".")]
+            return [entry for entry in entries if not is_leftover(entry.name)]
     except OSError as error:
         raise DataError(f"{folder}: cannot be read ({error.strerror})") from None
 
@@ -300,6 +335,12 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # a link to itself, which is a file that cannot be read
         return False
+
+
+def _unprintable(place: object) -> DataError:
+    return DataError(
+        f"{str(place)!a}: names of images must be Unicode without control characters; rename it"
+    )
 
 
 def _too_large(size: int, most: int) -> OSError:
@@ -335,7 +376,7 @@ class ZipTree(Tree):
                     f"{root}: {name!a}: the names of files in an archive must be relative, "
                     "without '..'"
                 )
-            if not parts or parts[0] == "__MACOSX" or any(p.startswith(".") for p in parts):
+            if not parts or any(map(is_leftover, parts)):
                 continue
             above = parts if member.is_dir() else parts[:-1]
             folders.update("/".join(above[:depth]) for depth in range(1, len(above) + 1))
@@ -353,8 +394,10 @@ class ZipTree(Tree):
                 f"{self.root}: {name!a} is compressed with method {member.compress_type}, which is "
                 "not read; unpack the archive first"
             )
-        if not name.isprintable():
-            raise DataError(f"{self.root}: {name!a}: file names must be printable Unicode")
+        if has_control_character(name):
+            if is_image(name):
+                raise _unprintable(f"{self.root}: {name}")
+            return
         if name in self._members:
             raise DataError(f"{self.root}: two files in the archive have the name {name!r}")
         self._members[name] = member
@@ -381,8 +424,21 @@ class ZipTree(Tree):
         skipped = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
         return member.header_offset + _LOCAL_HEADER + skipped
 
+    @cached_property
+    def _spellings(self) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.names:
+            found.setdefault(folded(name), []).append(name)
+        return found
+
+    def _member(self, name: str) -> zipfile.ZipInfo | None:
+        if name not in self._members:
+            same = self._spellings.get(folded(name), ())
+            name = same[0] if len(same) == 1 else name
+        return self._members.get(name)
+
     def _content(self, name: str, most: int | None) -> bytes:
-        member = self._members.get(name)
+        member = self._member(name)
         if member is None:
             raise FileNotFoundError(name)
         size, packed = member.file_size, member.compress_size
@@ -404,15 +460,14 @@ class ZipTree(Tree):
     def states(self, names: Iterable[str]) -> list[str]:
         """Return size and checksum of each file, or ``missing``."""
         return [
-            f"{self._members[name].file_size} {self._members[name].CRC:08x}"
-            if name in self._members
-            else "missing"
-            for name in names
+            "missing" if member is None else f"{member.file_size} {member.CRC:08x}"
+            for member in map(self._member, names)
         ]
 
     def place(self, name: str) -> str:
         """Return the archive and the name inside it."""
-        return f"{self.root}: {name}"
+        member = self._member(name)
+        return f"{self.root}: {name if member is None else _name_in_archive(member)}"
 
 
 class _Memory:
@@ -491,8 +546,11 @@ def _lzma_decompressor(raw: bytes) -> lzma.LZMADecompressor:
 
 
 def _name_in_archive(member: zipfile.ZipInfo) -> str:
-    """Return the name of a member, also if it is UTF-8 without the UTF-8 flag, as on macOS."""
-    name = member.filename
+    """Return the name of a member, also if it is UTF-8 without the UTF-8 flag, as on macOS.
+
+    Some programs on Windows separate folders by backslashes.
+    """
+    name = member.filename if "/" in member.filename else member.filename.replace("\\", "/")
     if not member.flag_bits & 0x800 and not name.isascii():
         with contextlib.suppress(UnicodeError):
             name = name.encode("cp437").decode("utf-8")
@@ -517,7 +575,9 @@ def open_tree(path: Path) -> Tree:
         return ZipTree(path)
     if path.name.lower().endswith(_ARCHIVES):
         raise DataError(f"{path}: unpack this archive first; only folders and .zip files are read")
-    raise DataError(f"{path}: must be a folder or a .zip archive, not another file")
+    raise DataError(
+        f"{path}: must be a folder or a .zip archive, not another file{_reader_of([path.name])}"
+    )
 
 
 def images_of(tree: Tree) -> tuple[str, ...]:
@@ -527,42 +587,23 @@ def images_of(tree: Tree) -> tuple[str, ...]:
         DataError: there are no images.
     """
     if not tree.images:
-        endings = ", ".join(sorted(ending[1:] for ending in ENDINGS))
-        raise DataError(f"{tree.root}: contains no images ({endings})")
-    return tuple(sorted(tree.images, key=_counted))  # already sorted as text; the sort is stable
+        endings = ", ".join(sorted(kind[1:] for kind in IMAGE_ENDINGS))
+        held = Counter(ending(name) or "no extension" for name in tree.names).most_common()
+        files = first_few([f"{count:,} with {kind}" for kind, count in held]) or "none"
+        raise DataError(
+            f"{tree.root}: contains no images ({endings}); its files: {files}"
+            f"{_reader_of(tree.names)}"
+        )
+    return tuple(sorted(tree.images, key=sort_key))  # already sorted as text; the sort is stable
 
 
-def ending(name: str) -> str:
-    """Return the extension of a file name in lower case.
-
-    >>> ending("cat/1.PNG"), ending("a.b/README")
-    ('.png', '')
-    """
-    last = name.rpartition("/")[2]
-    before, dot, after = last.rpartition(".")
-    return f".{after.lower()}" if before and dot else ""
-
-
-_NUMBERS = re.compile(r"[0-9]+")
-
-
-def natural(text: str) -> tuple[str, str]:
-    """Return a key that sorts ``cat2`` before ``cat10``; ties are sorted as text.
-
-    >>> sorted(["cat10", "cats", "cat2", "b/1", "b", "cat010"], key=natural)
-    ['b', 'b/1', 'cat2', 'cat010', 'cat10', 'cats']
-    """
-    return _counted(text), text
-
-
-def _counted(text: str) -> str:
-    """Return a text with the length of each number before it, so that longer numbers sort later.
-
-    The key is one string per name to save memory in large data sets.
-    """
-    return _NUMBERS.sub(_with_length, text)
-
-
-def _with_length(number: re.Match[str]) -> str:
-    digits = number[0].lstrip("0")
-    return f"\0{chr(len(digits))}{digits}"
+def _reader_of(names: Iterable[str]) -> str:
+    """Return which data set reads files of these names, if one of this package does."""
+    lasts = {name.rpartition("/")[2] for name in names}
+    for file in sorted(Path(__file__).with_name("declarations").glob("*.toml")):
+        for layout in tomllib.loads(file.read_text(encoding="utf-8")).get("layouts", ()):
+            listed = {name for names in layout.get("files", {}).values() for name in names}
+            if known := sorted(listed & lasts):
+                return f"; {known[0]} is a file of {file.stem}, read as {file.stem}:FOLDER"
+    tables = sorted(name for name in lasts if ending(name) in (".csv", ".json"))
+    return f"; if {tables[0]} lists images, it is read as csv:{tables[0]}" if tables else ""

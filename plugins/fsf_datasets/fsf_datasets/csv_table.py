@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from fsf_datasets._decoding import check_pixel_range
 from fsf_datasets._image_files import ImageFileDataset, files_digest
 from fsf_datasets._messages import first_few
 from fsf_datasets._splits import SplitOptions, Splits, split_name
@@ -40,6 +41,8 @@ class CsvTable(ImageFileDataset):
             column nor the file assigns them. Shares are rounded down, but to at least one class;
             remaining classes go to test, then val, then train.
         split_seed: seed of that draw.
+        pixel_range: the values that are black and white in images of more than 8 bits per channel,
+            as in the data set ``folder``.
 
     Raises:
         DataError: the table is missing, damaged or contradicts itself; the message names the rows.
@@ -47,6 +50,7 @@ class CsvTable(ImageFileDataset):
     """
 
     argument = "path"
+    _takes_pixel_range = True
 
     def __init__(
         self,
@@ -56,12 +60,14 @@ class CsvTable(ImageFileDataset):
         split: Path | None = None,
         split_fractions: tuple[float, float, float] = (0.64, 0.16, 0.2),
         split_seed: int = 0,
+        pixel_range: tuple[float, float] | None = None,
     ) -> None:
         self.path = Path(path)
         self.root = None if root is None else Path(root)
         self.split = None if split is None else Path(split)
         self.split_fractions = split_fractions
         self.split_seed = split_seed
+        self.pixel_range = self._pixel_range = check_pixel_range(pixel_range)
         options = SplitOptions(self.split, split_fractions, split_seed)
 
         table = read_table(self.path, ["path", "label"])
@@ -98,8 +104,10 @@ class CsvTable(ImageFileDataset):
 
     @cached_property
     def pixels_fingerprint(self) -> str:  # type: ignore[override]
-        """A digest that changes only with the files."""
-        return digest_of("csv", self.keys, files_digest(self._tree, self._files))
+        """A digest that changes only with the files and the range of their values."""
+        return digest_of(
+            "csv", self.keys, files_digest(self._tree, self._files), *map(str, self.pixel_range or ())
+        )
 
     def _place(self, index: int) -> str:
         return f"{self.path}, row {self._rows[index]}: {super()._place(index)}"

@@ -12,11 +12,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from fsf_datasets._decoding import check_pixel_range
 from fsf_datasets._image_files import ImageFileDataset, files_digest
 from fsf_datasets._messages import first_few, quoted
 from fsf_datasets._patterns import compiled, search_names
 from fsf_datasets._splits import SplitOptions, disjoint, split_name
-from fsf_datasets._trees import images_of, natural, open_tree
+from fsf_datasets._trees import images_of, open_tree
+from fsf_datasets.file_names import natural
 from fsframework.interfaces import DataError, OptionError
 from fsframework.values import digest_of
 
@@ -31,8 +33,8 @@ class Folder(ImageFileDataset):
     r"""Image files in one folder per class, at any depth.
 
     The class of an image is the path of the folder that contains it (``Greek/character01``),
-    without the leading folders common to all images. Hidden files and files of other types are
-    ignored. A key is the path of the file relative to ``path``.
+    without the leading folders common to all images. Hidden files, what systems leave in folders
+    and files of other types are ignored. A key is the path of the file relative to ``path``.
 
     Splits come from the file ``split`` if given. Otherwise, if the top folders are ``train``,
     ``val`` (or ``valid``, ``validation``) and ``test``, or two of these, they are the splits and
@@ -58,6 +60,9 @@ class Folder(ImageFileDataset):
             ``crow/winter/3.jpg`` is a crow in the context winter). ``None``: all folders name the
             class, and there is no column.
         labels: ``none`` for training images without labels.
+        pixel_range: the values that are black and white in images of more than 8 bits per channel;
+            values outside are clipped. By default those of 16 bits are 0 and 65535; floats, 32-bit
+            integers and images that use only a part of 16 bits are refused.
 
     Raises:
         DataError: the folder does not exist or contains no image, an image is outside the class
@@ -67,6 +72,7 @@ class Folder(ImageFileDataset):
 
     argument = "path"
     stored_as: ClassVar[Mapping[str, str]] = {"labels": "labels_from"}
+    _takes_pixel_range = True
 
     def __init__(
         self,
@@ -78,6 +84,7 @@ class Folder(ImageFileDataset):
         pattern: str | None = None,
         levels: int | None = None,
         labels: Literal["folders", "none"] = "folders",
+        pixel_range: tuple[float, float] | None = None,
     ) -> None:
         self.path = Path(path)
         self.split = None if split is None else Path(split)
@@ -88,6 +95,7 @@ class Folder(ImageFileDataset):
         if levels is not None and levels < 1:
             raise OptionError(f"levels must be at least 1, not {levels}")
         self.labels_from = labels
+        self.pixel_range = self._pixel_range = check_pixel_range(pixel_range)
         if labels == "none" and self.split is not None:
             raise OptionError("split assigns classes to splits; with labels=none leave it out")
         options = SplitOptions(self.split, split_fractions, split_seed)
@@ -125,14 +133,17 @@ class Folder(ImageFileDataset):
 
     @cached_property
     def pixels_fingerprint(self) -> str:  # type: ignore[override]
-        """A digest that changes only with the files."""
-        return digest_of("folder", self.keys, files_digest(self._tree, self._files))
+        """A digest that changes only with the files and the range of their values."""
+        return digest_of(
+            "folder", self.keys, files_digest(self._tree, self._files), *map(str, self.pixel_range or ())
+        )
 
     def problems(self) -> list[str]:
-        """Return class folders without images, and those nested deeper than the others."""
+        """Return what is left out, class folders without images, and those nested deeper."""
         leaves = self._tree.folders - {_above(folder) for folder in self._tree.folders}
         empty = sorted(leaves - {_above(file) for file in self._files})
-        found = [f"no image in {quoted(empty)}"] if empty else []
+        found = self._tree.unread_images()
+        found += [f"no image in {quoted(empty)}"] if empty else []
         usual = min(self._depths.values())
         deeper = sorted(name for name, depth in self._depths.items() if depth > usual)
         if deeper and self.levels is None:
