@@ -75,7 +75,7 @@ class UnderTest:
         rendered: whether a program makes the images, so that no weights can have seen them.
         options: name and options, without the path of the data, which is ``place``.
         classes: under test; ``training_classes`` those of the split ``train``.
-        problems: in which published data are not as published.
+        problems: of the data; of published data, how they differ.
     """
 
     name: str
@@ -123,7 +123,7 @@ def under_test(component: Component, dataset: Dataset, split: str = "test") -> U
         place,
         tuple(dataset.splits.get(split, ())),
         () if "train" in dataset.unlabelled else tuple(dataset.splits.get("train", ())),
-        () if about is None else tuple(data_problems(dataset)),
+        tuple(data_problems(dataset)),
     )
 
 
@@ -324,17 +324,18 @@ def _changed(options: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     return ", ".join(f"{k}={options.get(k)}" for k in keys)
 
 
-def _incompleteness(name: str, problems: Sequence[str]) -> tuple[str, ...]:
-    """Return a sentence if published data are not as published, else nothing.
+def _data_cautions(tested: UnderTest) -> tuple[str, ...]:
+    """Return a sentence if the data have problems or are not as published, else nothing.
 
-    >>> print(*_incompleteness("cub", ["no class 'crow'", "x", "y"]))
-    cub is not as published: no class 'crow' (and 2 more problems; see fsf data check)
+    >>> print(*_data_cautions(UnderTest("cub", (), True, False, problems=("no 'crow'", "x", "y"))))
+    cub is not as published: no 'crow' (and 2 more problems; see fsf data check)
     """
-    if not problems:
+    if not tested.problems:
         return ()
-    more = len(problems) - 1
+    more = len(tested.problems) - 1
     rest = f" (and {more} more problem{'s' if more > 1 else ''}; see fsf data check)"
-    return (f"{name} is not as published: {problems[0]}{rest if more else ''}",)
+    name = f"{tested.name} is not as published" if tested.published else tested.name
+    return (f"{name}: {tested.problems[0]}{rest if more else ''}",)
 
 
 def seen_by(
@@ -353,7 +354,7 @@ def seen_by(
         [stage.init_from for stage in stages if stage.init_from is not None],
         [stage.teacher for stage in stages if stage.teacher is not None],
     )
-    cautions = _contamination(tested, seen) + _incompleteness(tested.name, tested.problems)
+    cautions = _contamination(tested, seen) + _data_cautions(tested)
     if trains:
         listed = tested.training_classes if len(tested.training_classes) <= _MOST_CLASSES else ()
         own = TrainedOn(tested.name, dict(tested.options), tested.place, tested.sources[1:], listed)

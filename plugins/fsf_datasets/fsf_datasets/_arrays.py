@@ -23,7 +23,7 @@ from fsf_datasets._declaration import Layout
 from fsf_datasets._decoding import decode
 from fsf_datasets._found import Found, Pictures
 from fsf_datasets._messages import reason
-from fsf_datasets._tables import is_missing
+from fsf_datasets._tables import label_fault
 from fsf_datasets._trees import RawFile, Tree, ZipTree
 from fsf_datasets._unpickle import Extent, StoredArray, read_pickle
 from fsframework.interfaces import DataError
@@ -264,6 +264,8 @@ def _take(
         and images.shape[3] == 3
     ):
         held = ", ".join(content) or "nothing"
+        if isinstance(images, (np.ndarray, _FileRows)):
+            held = f"{images.dtype} {images.shape}; save values from 0 to 255 as uint8"
         raise DataError(
             f"{place}: must contain images, uint8 (n, height, width, 3), under "
             f"{' or '.join(_IMAGES)}, not {held}"
@@ -274,6 +276,8 @@ def _take(
     written = _written(content, rows, place)
     for label, members in rows.items():
         text = written.get(label)
+        if text is not None and (why := label_fault(text)):
+            raise DataError(f"{place}: the class name {reprlib.repr(text)} {why}")
         name = None if text is None else (text if names is None else names(text))
         if name is None:
             found.numbered = True
@@ -338,8 +342,9 @@ def _labels(values: Any, place: str) -> list[Any]:
 def _label(value: Any, row: int, place: str) -> int | str:
     if isinstance(value, (str, bytes)):
         name = _text(value)
-        if is_missing(name):
-            raise DataError(f"{place}: the label of image {row} is {name!r}, a missing value")
+        if why := label_fault(name):
+            shown = reprlib.repr(name)
+            raise DataError(f"{place}: the label of image {row} is {shown}, which {why}")
         return name
     # NaN is not equal to anything, so it is refused too.
     if not isinstance(value, (int, float)) or value % 1 != 0:

@@ -15,7 +15,7 @@ from fsf_datasets._declaration import Layout, placeholders
 from fsf_datasets._found import Found, split_of_name
 from fsf_datasets._messages import counted, first_few, quoted
 from fsf_datasets._patterns import search_names
-from fsf_datasets._tables import is_missing, table_lines
+from fsf_datasets._tables import is_missing, label_fault, table_lines
 from fsf_datasets._trees import Tree
 from fsf_datasets.file_names import is_image
 from fsframework.interfaces import DataError
@@ -323,7 +323,7 @@ def _rows(
             cell = values.get(column, "")
             values[column] = names.get(cell, cell)
         label = _class(values, layout)
-        if is_missing(file) or is_missing(label):
+        if is_missing(file) or label_fault(label):
             wrong.append(f"row {number} has no image or no class")
             continue
         columns = {name: how.format_map(values) for name, how in layout.columns.items()}

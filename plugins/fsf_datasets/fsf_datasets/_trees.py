@@ -305,6 +305,7 @@ class FolderTree(Tree):
 
     def place(self, name: str) -> str:
         """Return the path of a file."""
+        self._stat(name)  # finds another spelling
         return self._path(name)
 
     def local(self, name: str) -> Path | None:
@@ -339,7 +340,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def _unprintable(place: object) -> DataError:
     return DataError(
-        f"{str(place)!a}: names of images must be Unicode without control characters; rename it"
+        f"{str(place)!a}: file names must be printable Unicode; rename this image"
     )
 
 

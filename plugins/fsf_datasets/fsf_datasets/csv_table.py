@@ -10,11 +10,12 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from fsf_datasets._decoding import check_pixel_range
+from fsf_datasets._foreign_paths import files_of
 from fsf_datasets._image_files import ImageFileDataset, files_digest
 from fsf_datasets._messages import first_few
 from fsf_datasets._splits import SplitOptions, Splits, split_name
-from fsf_datasets._tables import is_missing, read_table
-from fsf_datasets._trees import FolderTree, open_tree
+from fsf_datasets._tables import is_missing, read_image_lists, read_table
+from fsf_datasets._trees import FolderTree, Tree, open_tree
 from fsframework.interfaces import DataError
 from fsframework.values import IntArray, Texts, digest_of
 
@@ -26,12 +27,17 @@ class CsvTable(ImageFileDataset):
 
     Paths are relative to ``root``. A column ``split`` (``train``, ``val``, ``test`` or another
     name; ``valid`` and ``validation`` mean ``val``; empty means no split) assigns the class of each
-    row to a split, unless the option ``split`` is given. All other columns are metadata. The text
-    is UTF-8; spaces around cells and empty lines are ignored. The images need not exist until they
-    are read. Messages number rows as a spreadsheet does: the header is row 1.
+    row to a split, unless the option ``split`` is given. All other columns are metadata; a
+    first one without a name, the index that pandas writes, is ignored. The text is UTF-8; spaces
+    around cells and empty lines are ignored. The images need not exist until they are read.
+
+    A path may have the letter case, the Unicode form and the backslashes of another system, and an
+    absolute one that does not exist here may begin above ``root``. The file lists of
+    CloserLookFewShot, ``base.json`` with ``val.json`` and ``novel.json`` beside it, are read
+    likewise; they give the splits. Messages number rows as a spreadsheet does: the header is row 1.
 
     Args:
-        path: the CSV file.
+        path: the CSV file, or one of the file lists.
         root: the folder or ``.zip`` archive that paths are relative to; by default the folder of
             the CSV file.
         split: a file with the classes of each split, JSON ``{"train": [class, ...], "val": ...}``
@@ -70,11 +76,11 @@ class CsvTable(ImageFileDataset):
         self.pixel_range = self._pixel_range = check_pixel_range(pixel_range)
         options = SplitOptions(self.split, split_fractions, split_seed)
 
-        table = read_table(self.path, ["path", "label"])
+        read = read_image_lists if self.path.suffix.lower() == ".json" else read_table
+        table = read(self.path, ["path", "label"])
         columns, self._rows = table.columns, table.rows
         paths, classes = columns.pop("path"), columns.pop("label")
         self.keys = _plain(paths)
-        _demand_unique(self.keys, self._rows, self.path)
         self.labels, self.class_names = _codes(classes)
         column = columns.pop("split", None)
         given = None
@@ -88,7 +94,8 @@ class CsvTable(ImageFileDataset):
         # Path.is_file raises an error for names that are too long.
         archive = folder.suffix.lower() == ".zip" and os.path.isfile(folder)  # noqa: PTH113
         self._tree = open_tree(folder) if archive else FolderTree(folder, walk=False)
-        self._files = self.keys
+        self._files = files_of(self.keys, self._rows, self.path, self._tree)
+        _demand_unique(self.keys, self._files, self._rows, self.path, self._tree)
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
@@ -126,21 +133,34 @@ def _plain(paths: Texts) -> Texts:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    unusual = pc.match_substring_regex(paths.array, r"//|(^|/)\.(/|$)|/$")
+    unusual = pc.match_substring_regex(paths.array, r"[^:/]//|(^|/)\.(/|$)|/$")
     if not unusual.true_count:
         return paths
     plain = [PurePosixPath(path).as_posix() for path in paths.array.filter(unusual).to_pylist()]
     return Texts([pc.replace_with_mask(paths.array, unusual, pa.array(plain, pa.large_string()))])
 
 
-def _demand_unique(keys: Texts, rows: IntArray, file: Path) -> None:
-    if not (places := keys.repeated).size:
+def _demand_unique(keys: Texts, files: Texts, rows: IntArray, table: Path, tree: Tree) -> None:
+    """Refuse two rows of one file, also in two spellings.
+
+    Raises:
+        DataError: there are such rows.
+    """
+    import pyarrow.compute as pc
+
+    spelt = Texts([pc.utf8_lower(pc.utf8_normalize(files.array, "NFC"))])
+    if not (places := spelt.repeated).size:
         return
-    double = [
-        f"{keys[place]!r} is in rows {rows[first]} and {rows[place]}"
-        for place, first in zip(places, keys.find(keys.take(places)), strict=True)
-    ]
-    raise DataError(f"{file}: {first_few(double, joint='; ')}; each path must appear once")
+    double = []
+    first_rows: dict[str, int] = {}
+    again = set(spelt.take(places))
+    for place, (spelling, file) in enumerate(zip(spelt, files, strict=True)):
+        if spelling in again:
+            first = first_rows.setdefault(tree.place(file), place)
+            if first != place:
+                double.append(f"{keys[place]!r} is in rows {rows[first]} and {rows[place]}")
+    if double:
+        raise DataError(f"{table}: {first_few(double, joint='; ')}; each path must appear once")
 
 
 def _splits_by_row(

@@ -88,7 +88,8 @@ def test_fingerprint_notes_missing_and_changed_images(read: Read, images: Images
     ("text", "message"),
     [
         ("", "row 1 must name the columns path and label.*an empty row"),
-        ("path,class\n1.png,a\n", "it lacks label: path, class"),
+        ("path,kind\n1.png,a\n", "it lacks label: path, kind"),
+        ("file,image,label\n1.png,1,a\n", "it lacks path: file, image, label"),
         ("path;label\n1.png;a\n", "separated by commas; it lacks path and label: path;label"),
         ("path,label,path\n", "row 1 names the column 'path' twice"),
         ("path,label,\n1.png,a,x\n", "column 3 has no name in row 1"),

@@ -145,6 +145,8 @@ def make_pickles(layout: Layout, root: Path, classes: Mapping[str, list[str]], _
         elif "category" in layout.name:
             names = {cls: c for c, cls in enumerate(labels)}
             contents = [{"data": images, "labels": numbers, "catname2label": names}]
+        elif len(files) == 1:
+            contents = [{"data": images, "labels": numbers}]
         else:
             stored = {
                 "label_specific": np.array(numbers),
@@ -217,6 +219,8 @@ def test_a_miniature_keeps_the_contract_and_is_reported_as_incomplete(
     data = read(name, root)
     assert data.layout == layout
     wanted = members(name)
+    if layout == "MetaOptNet pickles":  # do not name their classes
+        wanted = {s: [f"{s}/{c:02d}" for c in range(len(cs))] for s, cs in wanted.items()}
     if "" not in wanted:
         turns = next(iter(declaration(name).splits.values())).rotations
         named = {s: [c + f"/rot{r:03d}" for c in cs for r in turns] for s, cs in wanted.items()}

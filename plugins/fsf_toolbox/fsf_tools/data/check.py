@@ -42,8 +42,9 @@ def check(
 ) -> None:
     """Find problems in a data set and show which tasks it allows.
 
-    Counts classes and images and looks for unreadable images, empty classes, keys that
-    appear twice and classes in two splits. With --attributes, compares the keys of the
+    Counts classes and images and looks for unreadable images, files of images in other
+    formats, equal images, empty classes, keys that appear twice and classes in two
+    splits. With --attributes, compares the keys of the
     words with those of the images. Prints the command that works on the data, with
     a pretrained network if weights are installed and a detector where there are no
     words, and the tasks that it draws. Exit code 1 if there is a problem.
@@ -80,7 +81,7 @@ def check(
     usual = [] if wordless and not detected else [detected]
     advice = _advice(tree, session, [{**words, **needed} for words in (*usual, _WORDLESS)], opened)
     usage = None if advice.works is None else _command(context, advice.works)
-    notes = [*advice.notes, *_hints(opened, detected, wordless=wordless)]
+    notes = [*report.notes, *advice.notes, *_hints(opened, detected, wordless=wordless)]
     problems = (*report.problems, *([advice.limit] if usage is None else []))
     if as_json:
         notes = [*([advice.limit] if usage and advice.limit else []), *notes]

@@ -12,7 +12,7 @@ import numpy as np
 from fsframework.api.data import data_problems
 from fsframework.errors import DataError
 from fsframework.interfaces import Dataset
-from fsframework.values import AttributeTable, ImagePool, IntArray, Texts
+from fsframework.values import AttributeTable, ImagePool, IntArray, Texts, digest_of
 
 __all__ = ["DataReport", "SplitReport", "WordsReport", "check_dataset", "check_words"]
 
@@ -94,11 +94,17 @@ class DataReport:
     Args:
         problems: one sentence each.
         unreadable: number of images that cannot be read.
+        notes: what a reader of the numbers must know, one sentence each.
+        equal_in_class: number of images whose pixels equal those of an earlier one of their class.
+        equal_across_classes: number of images that equal one of another class.
     """
 
     splits: tuple[SplitReport, ...]
     problems: tuple[str, ...]
     unreadable: int = 0
+    notes: tuple[str, ...] = ()
+    equal_in_class: int = 0
+    equal_across_classes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -122,9 +128,12 @@ def check_dataset(dataset: Dataset, opened: Advance | None = None) -> DataReport
             splits.append(_split_report(name, dataset.pool(name)))
         except DataError as error:
             problems.append(str(error))
-    if hashes is not None:
-        problems += _repeated(dataset, hashes)
-    return DataReport(tuple(splits), tuple(problems), len(broken))
+    if hashes is None:
+        return DataReport(tuple(splits), tuple(problems))
+    groups = _equal_images(dataset, hashes)
+    problems += _repeated(dataset, groups, hashes)
+    within, across, notes = _describe_equal(dataset, groups)
+    return DataReport(tuple(splits), tuple(problems), len(broken), notes, within, across)
 
 
 def check_words(dataset: Dataset, table: AttributeTable) -> WordsReport:
@@ -197,24 +206,65 @@ def _hashes(dataset: Dataset, indices: Sequence[int]) -> list[int]:
     return [hash(image.tobytes()) for image in dataset.images(indices, _SMALL)]
 
 
-def _repeated(dataset: Dataset, hashes: IntArray) -> list[str]:
-    """Return a sentence if classes consist of one repeated image.
+def _equal_images(dataset: Dataset, hashes: IntArray) -> list[IntArray]:
+    """Return the indices of images with equal pixels, ascending, for each group of such images.
 
     Args:
-        hashes: of the small images; where they agree, the whole images are compared.
+        hashes: of the small images, 0 if unread; only where they agree are whole images compared.
     """
-    found = []
-    for label, name in enumerate(dataset.class_names):
-        members = np.flatnonzero((dataset.labels == label) & (hashes != 0)).tolist()
-        if len(members) > 1 and (hashes[members] == hashes[members[0]]).all():
-            first = dataset.image(members[0])
-            if all(np.array_equal(first, dataset.image(index)) for index in members[1:]):
-                found.append(name)
+    order = np.argsort(hashes, kind="stable")
+    alike = np.split(order, np.flatnonzero(np.diff(hashes[order])) + 1)
+    groups: dict[str, list[int]] = {}
+    for members in alike:
+        for index in members.tolist() if len(members) > 1 and hashes[members[0]] else ():
+            pixels = dataset.image(index)
+            groups.setdefault(digest_of(repr(pixels.shape), pixels.tobytes()), []).append(index)
+    return [np.array(members) for members in groups.values() if len(members) > 1]
+
+
+def _repeated(dataset: Dataset, groups: Sequence[IntArray], hashes: IntArray) -> list[str]:
+    """Return a sentence if classes consist of one repeated image."""
+    sizes = np.bincount(dataset.labels[hashes != 0], minlength=len(dataset.class_names))
+    found = sorted(
+        dataset.class_names[label]
+        for members in groups
+        for label, count in zip(
+            *np.unique(dataset.labels[members], return_counts=True), strict=True
+        )
+        if count == sizes[label] > 1
+    )
     if not found:
         return []
     verb = "consists" if len(found) == 1 else "consist"
     count = _counted(found, "class", "classes")
     return [f"{count} {verb} of one repeated image: {_some(found)}"]
+
+
+def _describe_equal(
+    dataset: Dataset, groups: Sequence[IntArray]
+) -> tuple[int, int, tuple[str, ...]]:
+    """Return the numbers of equal images within and across classes, and a sentence on each."""
+    within: list[str] = []
+    across: list[str] = []
+    for members in groups:
+        labels = dataset.labels[members]
+        _, first = np.unique(labels, return_index=True)
+        keys = [dataset.keys[int(index)] for index in members]
+        within += [key for place, key in enumerate(keys) if place not in first]
+        across += keys if len(first) > 1 else []
+    notes = []
+    if within:
+        verb = "equals" if len(within) == 1 else "equal"
+        notes.append(
+            f"{_counted(within, 'image')} {verb} another of the same class, so that a task may "
+            f"have one picture in its support and its queries: {_some(within)}"
+        )
+    if across:
+        notes.append(
+            f"{_counted(across, 'image')} are in two classes or more, with the same pixels, so "
+            f"that no classifier can be right on all of them: {_some(across)}"
+        )
+    return len(within), len(across), tuple(notes)
 
 
 def _split_report(name: str, pool: ImagePool) -> SplitReport:
