@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from PIL import Image
 
-from fsframework._calls import about, checked
+from fsframework._calls import about, checked, malformed
 from fsframework.errors import DataError
 from fsframework.interfaces.component import Configurable
 from fsframework.values import ImagePool, IntArray, Texts, UInt8Array
@@ -134,6 +134,9 @@ class Dataset(Configurable, ABC, kind="dataset"):
         for place, index in enumerate(indices):
             with about(repr(self.keys[int(index)])):
                 array = checked(self, "image", self.image(int(index)), np.ndarray)
+                if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3:
+                    form = f"{array.dtype} {array.shape}"
+                    raise malformed(self, "image", form, "uint8 (H, W, 3)")
             if array.shape[:2] != (size, size):
                 array = np.asarray(Image.fromarray(array).resize((size, size), method))
             out[place] = array

@@ -35,14 +35,7 @@ from fsframework.values import (
 if TYPE_CHECKING:
     from fsframework.components.resolution import Component
 
-__all__ = [
-    "Broken",
-    "ImageStore",
-    "PixelSource",
-    "Pixels",
-    "Source",
-    "without_broken",
-]
+__all__ = ["Broken", "ImageStore", "PixelSource", "Pixels", "Source", "without_broken"]
 
 Broken = Literal["fatal", "skip"]
 """How an image that cannot be decoded is treated: as an error, or left out."""

@@ -78,9 +78,9 @@ def decode(
 ) -> Image.Image:
     """Return an image in RGB, rotated according to its EXIF orientation.
 
-    Transparent pixels are blended with white, and the first frame of an animation or the first page
-    of a TIFF is used. Values of 16 bits are scaled from 0..65535. No rule depends on the values of one
-    image, which would change its brightness relative to the others of its data set.
+    Transparent pixels are blended with white, and the first frame of an animation or the first
+    page of a TIFF is used. Values of 16 bits are scaled from 0..65535. No rule depends on the
+    values of one image, which would change its brightness relative to the others of its data set.
 
     Args:
         stream: the encoded image; seekable.
@@ -108,9 +108,7 @@ def decode(
         return _decoded(io.BytesIO(_without_texts(stream.read())), min_size, pixel_range)
 
 
-def _decoded(
-    stream: BinaryIO, min_size: int | None, pixel_range: PixelRange | None
-) -> Image.Image:
+def _decoded(stream: BinaryIO, min_size: int | None, pixel_range: PixelRange | None) -> Image.Image:
     with Image.open(stream, formats=_FORMATS) as image:
         if image.width * image.height > _MOST_PIXELS:
             raise ValueError(

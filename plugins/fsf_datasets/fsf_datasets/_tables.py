@@ -29,7 +29,8 @@ _MISSING = r"^([+-]*[nN][aA][nN]|NaT|<NA>|#N/A)?$"
 _MOST_CHARACTERS = 500
 """Length of a label."""
 
-_SUSPICIOUS = rf"{_MISSING}|[\x00-\x1f\x7f-\x9f\x{{2028}}-\x{{202e}}\x{{2066}}-\x{{2069}}]|.{{{_MOST_CHARACTERS}}}"
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\x{2028}-\x{202e}\x{2066}-\x{2069}]"
+_SUSPICIOUS = rf"{_MISSING}|{_CONTROL}|.{{{_MOST_CHARACTERS}}}"
 """What ``label_fault`` may refuse, in the syntax of Arrow."""
 
 _OTHER_NAMES = {
@@ -216,8 +217,10 @@ def _fault(cells: Mapping[str, str]) -> str:
     if empty:
         return f"has no {' and no '.join(empty)}"
     faults = {name: label_fault(cell, line_ends=name == "path") for name, cell in cells.items()}
-    wrong = [f"{reprlib.repr(cells[name])} for its {name}, which {why}" for name, why in faults.items() if why]
-    return f"has {wrong[0]}" if wrong else ""
+    for name, why in faults.items():
+        if why:
+            return f"has {reprlib.repr(cells[name])} for its {name}, which {why}"
+    return ""
 
 
 def label_fault(label: str, *, line_ends: bool = False) -> str:

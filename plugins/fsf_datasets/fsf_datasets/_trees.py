@@ -131,8 +131,8 @@ class Tree(ABC):
         if not endings:
             return []
         kinds = first_few([f"{count:,} {kind}" for kind, count in endings.most_common()])
-        files = counted(endings.total(), "file")
-        return [f"left out, {files} of images in formats that are not read: {kinds}"]
+        images = counted(endings.total(), "image")
+        return [f"left out: {images} in formats that are not read ({kinds})"]
 
     @cached_property
     def _others(self) -> Mapping[str, Sequence[str]]:
@@ -211,7 +211,7 @@ class FolderTree(Tree):
         folders: set[str] = set()
         found = list(self._walk(folders)) if walk else []
         self.names = self._in_one_form(found)
-        self.folders = frozenset(unicodedata.normalize("NFC", folder) for folder in folders)
+        self.folders = frozenset(self._in_one_form(folders))
 
     def _walk(self, folders: set[str]) -> Iterator[str]:
         """Yield each file; links are followed unless they lead back to a folder above."""
@@ -244,7 +244,7 @@ class FolderTree(Tree):
                 continue
             if name in names:
                 raise DataError(
-                    f"{self.root / written}: another file has the same name in another Unicode form"
+                    f"{self.root / written}: another has the same name in another Unicode form"
                 )
             names.add(name)
             if name != written:
@@ -339,9 +339,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _unprintable(place: object) -> DataError:
-    return DataError(
-        f"{str(place)!a}: file names must be printable Unicode; rename this image"
-    )
+    return DataError(f"{str(place)!a}: file names must be printable Unicode; rename this image")
 
 
 def _too_large(size: int, most: int) -> OSError:

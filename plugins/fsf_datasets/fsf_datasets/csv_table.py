@@ -79,8 +79,8 @@ class CsvTable(ImageFileDataset):
         read = read_image_lists if self.path.suffix.lower() == ".json" else read_table
         table = read(self.path, ["path", "label"])
         columns, self._rows = table.columns, table.rows
-        paths, classes = columns.pop("path"), columns.pop("label")
-        self.keys = _plain(paths)
+        paths, classes = _plain(columns.pop("path")), _composed(columns.pop("label"))
+        self.keys = _composed(paths)
         self.labels, self.class_names = _codes(classes)
         column = columns.pop("split", None)
         given = None
@@ -94,7 +94,7 @@ class CsvTable(ImageFileDataset):
         # Path.is_file raises an error for names that are too long.
         archive = folder.suffix.lower() == ".zip" and os.path.isfile(folder)  # noqa: PTH113
         self._tree = open_tree(folder) if archive else FolderTree(folder, walk=False)
-        self._files = files_of(self.keys, self._rows, self.path, self._tree)
+        self._files = files_of(paths, self._rows, self.path, self._tree)
         _demand_unique(self.keys, self._files, self._rows, self.path, self._tree)
 
     @cached_property
@@ -112,9 +112,8 @@ class CsvTable(ImageFileDataset):
     @cached_property
     def pixels_fingerprint(self) -> str:  # type: ignore[override]
         """A digest that changes only with the files and the range of their values."""
-        return digest_of(
-            "csv", self.keys, files_digest(self._tree, self._files), *map(str, self.pixel_range or ())
-        )
+        files = files_digest(self._tree, self._files)
+        return digest_of("csv", self.keys, files, *map(str, self.pixel_range or ()))
 
     def _place(self, index: int) -> str:
         return f"{self.path}, row {self._rows[index]}: {super()._place(index)}"
@@ -126,6 +125,15 @@ def _codes(texts: Texts) -> tuple[IntArray, tuple[str, ...]]:
     different = encoded.dictionary.to_pylist()
     order = np.array(sorted(range(len(different)), key=different.__getitem__))
     return np.argsort(order)[np.asarray(encoded.indices)], tuple(different[i] for i in order)
+
+
+def _composed(texts: Texts) -> Texts:
+    """Return texts in the Unicode form that keys and class names have, NFC."""
+    import pyarrow.compute as pc
+
+    if pc.all(pc.string_is_ascii(texts.array)).as_py():
+        return texts
+    return Texts([pc.utf8_normalize(texts.array, "NFC")])
 
 
 def _plain(paths: Texts) -> Texts:
@@ -141,14 +149,14 @@ def _plain(paths: Texts) -> Texts:
 
 
 def _demand_unique(keys: Texts, files: Texts, rows: IntArray, table: Path, tree: Tree) -> None:
-    """Refuse two rows of one file, also in two spellings.
+    """Refuse two rows of one key or one file, also in two spellings.
 
     Raises:
         DataError: there are such rows.
     """
     import pyarrow.compute as pc
 
-    spelt = Texts([pc.utf8_lower(pc.utf8_normalize(files.array, "NFC"))])
+    spelt = Texts([pc.utf8_lower(_composed(files).array)])
     if not (places := spelt.repeated).size:
         return
     double = []
@@ -156,7 +164,7 @@ def _demand_unique(keys: Texts, files: Texts, rows: IntArray, table: Path, tree:
     again = set(spelt.take(places))
     for place, (spelling, file) in enumerate(zip(spelt, files, strict=True)):
         if spelling in again:
-            first = first_rows.setdefault(tree.place(file), place)
+            first = min(first_rows.setdefault(n, place) for n in (keys[place], tree.place(file)))
             if first != place:
                 double.append(f"{keys[place]!r} is in rows {rows[first]} and {rows[place]}")
     if double:

@@ -18,21 +18,22 @@ __all__ = [
 ]
 
 IMAGE_ENDINGS = frozenset(
-    f".{name}"
-    for name in (
-        "png apng jpg jpeg jpe jfif mpo bmp dib webp gif ppm pgm pbm pnm pfm tif tiff "
-        "jp2 j2k j2c jpf jpx avif"
-    ).split()
+    re.findall(
+        r"\.\w+",
+        ".png .apng .jpg .jpeg .jpe .jfif .mpo .bmp .dib .webp .gif .ppm .pgm .pbm .pnm .pfm .tif "
+        ".tiff .jp2 .j2k .j2c .jpf .jpx .avif",
+    )
 )
 """Extensions of the image files that are read, compared in lower case."""
 
 _UNREAD_ENDINGS = frozenset(
-    f".{name}"
-    for name in (
-        "heic heif hif heics jxl jxr wdp bpg psd psb xcf kra ai eps svg svgz ico icns cur tga dds "
-        "exr hdr pcx sgi rgb ras xpm xbm qoi fits fit dcm dicom nii czi lif nd2 svs ndpi djvu "
-        "raw dng cr2 cr3 crw nef nrw arw srf sr2 orf rw2 raf pef srw x3f 3fr iiq erf mrw kdc"
-    ).split()
+    re.findall(
+        r"\.\w+",
+        ".heic .heif .heics .hif .jxl .jxr .wdp .bpg .psd .psb .xcf .kra .ai .eps .svg .svgz .ico "
+        ".icns .cur .tga .dds .exr .hdr .pcx .sgi .rgb .ras .xpm .xbm .qoi .fits .fit .dcm .dicom "
+        ".nii .czi .lif .nd2 .svs .ndpi .djvu .raw .dng .cr2 .cr3 .crw .nef .nrw .arw .srf .sr2 "
+        ".orf .rw2 .raf .pef .srw .x3f .3fr .iiq .erf .mrw .kdc",
+    )
 )
 """Extensions of images in formats that are not read."""
 

@@ -17,6 +17,7 @@ from fsf_datasets._image_files import ImageFileDataset, files_digest
 from fsf_datasets._messages import first_few, quoted
 from fsf_datasets._patterns import compiled, search_names
 from fsf_datasets._splits import SplitOptions, disjoint, split_name
+from fsf_datasets._tables import label_fault
 from fsf_datasets._trees import images_of, open_tree
 from fsf_datasets.file_names import natural
 from fsframework.interfaces import DataError, OptionError
@@ -74,7 +75,7 @@ class Folder(ImageFileDataset):
     stored_as: ClassVar[Mapping[str, str]] = {"labels": "labels_from"}
     _takes_pixel_range = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an option each
         self,
         *,
         path: Path,
@@ -114,6 +115,9 @@ class Folder(ImageFileDataset):
             given = {**(given or {}), "train": (_NO_LABEL,)}
         self._depths = {named[f]: len(parts) for f, parts in found.own.items()}
         self.class_names = tuple(sorted(set(classes), key=natural))
+        for name in self.class_names:
+            if why := label_fault(name):
+                raise DataError(f"{self.path}: the name of the class {reprlib.repr(name)} {why}")
         position = {name: i for i, name in enumerate(self.class_names)}
         self.labels = np.array([position[name] for name in classes], dtype=np.int64)
         self.splits = options.splits(self.class_names, given, self.path)
@@ -134,9 +138,8 @@ class Folder(ImageFileDataset):
     @cached_property
     def pixels_fingerprint(self) -> str:  # type: ignore[override]
         """A digest that changes only with the files and the range of their values."""
-        return digest_of(
-            "folder", self.keys, files_digest(self._tree, self._files), *map(str, self.pixel_range or ())
-        )
+        files = files_digest(self._tree, self._files)
+        return digest_of("folder", self.keys, files, *map(str, self.pixel_range or ()))
 
     def problems(self) -> list[str]:
         """Return what is left out, class folders without images, and those nested deeper."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fsf_datasets.file_names import is_image, is_leftover, is_unread_image, natural
 from fsframework.errors import DataError, OptionError
 
-__all__ = ["SupportFiles", "find_queries", "find_support", "place_of"]
-
-_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".webp", ".gif"})
+__all__ = ["SupportFiles", "count_unread", "find_queries", "find_support", "place_of"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +85,12 @@ def find_queries(given: Sequence[str]) -> tuple[Path, ...]:
     return tuple(unique.values())
 
 
+def count_unread(files: Iterable[Path]) -> int:
+    """Return the number of images beside some files that are in formats that are not read."""
+    folders = {file.parent for file in files}
+    return sum(is_unread_image(other.name) for folder in folders for other in folder.iterdir())
+
+
 def place_of(file: Path) -> str:
     """Return the absolute location of a file, independent of how it was named."""
     return str(file.absolute())
@@ -99,29 +103,20 @@ def _matching(pattern: Path) -> list[Path]:
         matches = [m for m in root.glob(str(pattern.relative_to(root))) if m.is_file()]
     except (ValueError, NotImplementedError):  # not a pattern
         return []
-    return sorted(matches, key=lambda match: _natural(str(match)))
+    return sorted(matches, key=lambda match: natural(str(match)))
 
 
 def _folders(folder: Path) -> list[Path]:
-    inner = (f for f in folder.iterdir() if f.is_dir() and not f.name.startswith("."))
-    return sorted(inner, key=lambda f: _natural(f.name))
+    inner = (f for f in folder.iterdir() if f.is_dir() and not is_leftover(f.name))
+    return sorted(inner, key=lambda f: natural(f.name))
 
 
 def _images_in(folder: Path) -> list[Path]:
-    inner = (f for f in folder.iterdir() if f.is_file() and not f.name.startswith("."))
-    return sorted(
-        (f for f in inner if f.suffix.lower() in _ENDINGS), key=lambda f: _natural(f.name)
-    )
+    inner = (f for f in folder.iterdir() if f.is_file() and not is_leftover(f.name))
+    return sorted((f for f in inner if is_image(f.name)), key=lambda f: natural(f.name))
 
 
 def _images_below(folder: Path) -> Iterator[Path]:
     yield from _images_in(folder)
     for inner in _folders(folder):
         yield from _images_below(inner)
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    """Return a key that sorts ``cat2`` before ``cat10``."""
-    parts = re.split(r"([0-9]+)", text)
-    numbers = [-1, *map(int, parts[1::2])]
-    return list(zip(numbers, parts[::2], strict=True))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fsframework as fsf
-from fsf_prediction.files import SupportFiles, find_queries, find_support, place_of
+from fsf_prediction.files import SupportFiles, count_unread, find_queries, find_support, place_of
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.models import Model, model_of
 from fsframework.api.session import Session, open_session
@@ -358,6 +358,10 @@ def _file_notes(support: SupportFiles, queries: Sequence[Path]) -> Iterator[str]
     if both := sum(place_of(file) in labelled for file in queries):
         queries_are = "1 query is" if both == 1 else f"{both:,} queries are"
         yield f"{queries_are} also in the support, where the class is given"
+    if unread := count_unread(
+        [*queries, *(f for files in support.classes.values() for f in files)]
+    ):
+        yield f"not used: {unread} beside these images, in formats that are not read"
     if support.loose:
         yield (
             "not used, since they are not in a class folder: "
