@@ -54,6 +54,26 @@ def test_a_folder_of_one_s_own_gets_a_name(fsf: Fsf, tmp_path: Path) -> None:
     assert fsf("run", "--dataset", "birds", "--dry-run").returncode == 2
 
 
+def test_equal_images_and_files_that_are_not_read_are_counted(fsf: Fsf, tmp_path: Path) -> None:
+    folder = images(tmp_path / "pictures", classes=3)
+    again = (folder / "kind0" / "0.png").read_bytes()
+    (folder / "kind0" / "copy.png").write_bytes(again)
+    for name in ("kind1/other.png", "kind2/other.png"):
+        (folder / name).write_bytes((folder / "kind1" / "1.png").read_bytes())
+    (folder / "kind2" / "1.heic").write_bytes(again)
+    done = fsf("data", "check", "--dataset", "folder:pictures", "--json")
+    found = json.loads(done.stdout)
+    assert (found["equal_in_class"], found["equal_across_classes"]) == (2, 3)
+    assert any("'kind0/copy.png'" in n or "'kind0/0.png'" in n for n in found["notes"])
+    assert any("1 .heic" in problem for problem in found["problems"])
+    ran = fsf(
+        *("run", "--dataset", "folder:pictures", "--method", "ncc", "--sampler", "random"),
+        *("--way", "2", "--shot", "1", "--queries", "2", "--tasks", "2"),
+        *("-o", "training.epochs=0", "--json"),
+    )
+    assert any("1 .heic" in note for note in json.loads(ran.stdout)["notes"]), ran.stderr
+
+
 def test_classes_of_one_repeated_image_are_named(fsf: Fsf, tmp_path: Path) -> None:
     folder = images(tmp_path / "pictures", classes=3)
     for path in sorted((folder / "kind1").iterdir()):

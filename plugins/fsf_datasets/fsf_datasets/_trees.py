@@ -264,10 +264,11 @@ class FolderTree(Tree):
         found = "/" if name.startswith("/") else ""
         for part in filter(None, name.split("/")):
             if found not in self._listings:
-                listing = self._listings[found] = {}
+                listing: dict[str, list[str]] = {}
                 with contextlib.suppress(OSError):
                     for entry in os.listdir(os.path.join(self.root, found)):  # noqa: PTH118, PTH208
                         listing.setdefault(folded(entry), []).append(entry)
+                self._listings[found] = listing  # complete: other threads read it too
             same = self._listings[found].get(folded(part), [])
             if part not in ("..", *same) and len(same) != 1:
                 return False
@@ -574,9 +575,8 @@ def open_tree(path: Path) -> Tree:
         return ZipTree(path)
     if path.name.lower().endswith(_ARCHIVES):
         raise DataError(f"{path}: unpack this archive first; only folders and .zip files are read")
-    raise DataError(
-        f"{path}: must be a folder or a .zip archive, not another file{_reader_of([path.name])}"
-    )
+    reader = _reader_of([path.name], path.parent)
+    raise DataError(f"{path}: must be a folder or a .zip archive, not another file{reader}")
 
 
 def images_of(tree: Tree) -> tuple[str, ...]:
@@ -591,18 +591,18 @@ def images_of(tree: Tree) -> tuple[str, ...]:
         files = first_few([f"{count:,} with {kind}" for kind, count in held]) or "none"
         raise DataError(
             f"{tree.root}: contains no images ({endings}); its files: {files}"
-            f"{_reader_of(tree.names)}"
+            f"{_reader_of(tree.names, tree.root)}"
         )
     return tuple(sorted(tree.images, key=sort_key))  # already sorted as text; the sort is stable
 
 
-def _reader_of(names: Iterable[str]) -> str:
-    """Return which data set reads files of these names, if one of this package does."""
+def _reader_of(names: Iterable[str], folder: Path) -> str:
+    """Return which data set reads files of these names in a folder, if one of this package does."""
     lasts = {name.rpartition("/")[2] for name in names}
     for file in sorted(Path(__file__).with_name("declarations").glob("*.toml")):
         for layout in tomllib.loads(file.read_text(encoding="utf-8")).get("layouts", ()):
             listed = {name for names in layout.get("files", {}).values() for name in names}
             if known := sorted(listed & lasts):
-                return f"; {known[0]} is a file of {file.stem}, read as {file.stem}:FOLDER"
+                return f"; {known[0]} is a file of {file.stem}, read as {file.stem}:{folder}"
     tables = sorted(name for name in lasts if ending(name) in (".csv", ".json"))
     return f"; if {tables[0]} lists images, it is read as csv:{tables[0]}" if tables else ""

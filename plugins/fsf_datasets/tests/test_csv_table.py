@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import os
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,8 +121,100 @@ def test_wrong_tables(read: Read, text: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "im\\{c}\\0.png",
+        "C:\\Users\\me\\im\\{c}\\0.png",
+        "D:/birds/im/{c}/0.png",
+        "\\\\server\\share\\im\\{c}\\0.png",
+        "/home/another/im/{c}/0.png",
+        "file://{root}/im/{c}/0.png",
+        "IM/{c}/0.PNG",
+    ],
+)
+@pytest.mark.parametrize("composed", [False, True])
+def test_paths_of_other_systems(
+    read: Read, images: Images, root: Path, written: str, composed: bool
+) -> None:
+    images("im/a/0.png", "im/b/0.png", "im/Mü/0.png")
+    names = [unicodedata.normalize("NFC" if composed else "NFD", c) for c in ("a", "b", "Mü")]
+    rows = [f"{written.format(c=c, root=root)},{c}\n" for c in names]
+    data = read("path,label\n" + "".join(rows))
+    assert data.class_names == ("Mü", "a", "b")
+    assert data.images(range(3), 4).shape == (3, 4, 4, 3)
+    twice = read("path,label\n" + rows[0] + rows[1].replace("b/", "x/"))
+    assert twice.fingerprint != data.fingerprint
+    if not written.startswith("file:"):
+        with pytest.raises(DataError, match="rows 2 and 5; each path must appear once"):
+            read("path,label\n" + "".join(rows) + "im/a/0.png,a\n")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("https://example.org/a.png,a", "row 2 has 'https://example.org/a.png'"),
+        ("C:\\x\\a.png,a", "row 2 has 'C:.*option root"),
+        ("a.png,a\0", "row 2 has 'a.x00' for its label, which has a control character"),
+        ('a.png,"a\nb"', "row 2 has .* for its label, which has a control character"),
+        ("a\0.png,a", "row 2 has .* for its path, which has a control character"),
+        ("a.png,nan", "row 2 has 'nan' for its label, which stands for a missing value"),
+        (f"a.png,{'x' * 501}", "row 2 has .* for its label, which has 501 characters"),
+    ],
+)
+def test_paths_and_labels_that_are_none(read: Read, row: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read(f"path,label\n{row}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [",path,label\n0,im/0.png,a\n1,im/1.png,b\n", "path, label\nim/0.png, a\nim/1.png, b\n",
+     "path,label\rim/0.png,a\rim/1.png,b\r", "Filename,Class\nim/0.png,a\nim/1.png,b\n",
+     'image,label\n"im/0.png",a\n"im/1.png",b\n'],
+)  # fmt: skip
+def test_tables_that_other_programs_write(read: Read, images: Images, text: str) -> None:
+    images("im/0.png", "im/1.png")
+    data = read(text)
+    assert (data.class_names, data.metadata) == (("a", "b"), {})
+    assert data.images([0, 1], 4).shape == (2, 4, 4, 3)
+
+
+def test_labels_that_look_like_numbers_or_nothing_are_names(read: Read) -> None:
+    labels = ("-1", "001", "1", "1.0", "NA", "None", "null", "x")
+    rows = "".join(f"{i}.png,{label}\n" for i, label in enumerate(labels))
+    assert read(f"path,label\n{rows}").class_names == labels
+
+
+def test_a_line_end_in_a_file_name(read: Read, images: Images) -> None:
+    images("l\nn.png")
+    assert read('path,label\n"l\nn.png",a\n').image(0).shape == (6, 8, 3)
+
+
+def test_file_lists_of_closer_look(images: Images, root: Path) -> None:
+    names = ["a", "b", "c"]
+    images(*(f"CUB/{name}/{i}.png" for name in names for i in range(2)))
+    for stem, name in zip(("base", "val", "novel"), names, strict=True):
+        listed = [f"/home/another/CUB/{name}/{i}.png" for i in range(2)]
+        content = {
+            "label_names": names,
+            "image_names": listed,
+            "image_labels": [names.index(name)] * 2,
+        }
+        (root / f"{stem}.json").write_text(json.dumps(content))
+    data = CsvTable(path=root / "base.json")
+    assert data.splits == {"train": ("a",), "val": ("b",), "test": ("c",)}
+    assert data.images(range(6), 4).shape == (6, 4, 4, 3)
+    for content in ("{}", '{"label_names": [], "image_names": ["x"], "image_labels": [0]}'):
+        (root / "other.json").write_text(content)
+        with pytest.raises(DataError, match=r"other\.json: .*label_names"):
+            CsvTable(path=root / "other.json")
+
+
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes(b"path,label\n1.png,K\xe4se\n")
-    for name, message in (("gone", "cannot be read"), ("latin", ".*is not UTF-8 text")):
+    (tmp_path / "utf16.csv").write_bytes("path,label\n1.png,a\n".encode("utf-16"))
+    not_utf8 = ".*is not UTF-8 text"
+    for name, message in (("gone", "cannot be read"), ("latin", not_utf8), ("utf16", not_utf8)):
         with pytest.raises(DataError, match=rf"{name}\.csv: {message}"):
             CsvTable(path=tmp_path / f"{name}.csv")

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import unicodedata
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +95,78 @@ def test_names_that_are_not_unicode(tmp_path: Path) -> None:
         pytest.skip("this file system does not allow the name")
     with pytest.raises(DataError, match="must be printable Unicode"):
         Folder(path=tmp_path)
+
+
+LEFT = (
+    *(
+        "Icon\r",
+        "a/Icon\r",
+        "a/._1.png",
+        "a/.DS_Store",
+        "a/Thumbs.db",
+        "a/desktop.ini",
+        "a/~$1.png",
+    ),
+    *("a/@eaDir/1.png/SYNOPHOTO_THUMB_M.png", "#recycle/1.png", "$RECYCLE.BIN/b/1.png"),
+    *("lost+found/1.png", "__MACOSX/a/1.png", "a/.ipynb_checkpoints/1.png", "a/no image\n"),
+)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_systems_leave_in_folders_is_ignored(images: Images, packed: bool) -> None:
+    root = images("a/1.png", "b/1.png", "c/photo 3\u202fPM.png", "c/2.png")
+    for name in LEFT:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"")
+    for name in ("1.heic", "2.HEIC", "3.psd", "4.jpg?w=100"):
+        (root / "b" / name).write_bytes(b"")
+    path = root
+    if packed:
+        path = root.with_suffix(".zip")
+        with zipfile.ZipFile(path, "w") as archive:
+            for file in root.rglob("*"):
+                if file.is_file():
+                    archive.write(file, file.relative_to(root))
+    data = Folder(path=path)
+    assert data.keys == ("a/1.png", "b/1.png", "c/2.png", "c/photo 3\u202fPM.png")
+    (problem,) = data.problems()
+    assert "4 images" in problem
+    assert "2 .heic" in problem
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a/l\nn.png",), r"l\\nn\.png': file names must be printable"),
+        (("nan/1.png", "b/1.png"), "class 'nan' stands for a missing value"),
+        (("Ka\u0308se/1.png", "K\u00e4se/2.png"), "another Unicode form"),
+    ],
+)
+def test_names_that_no_class_can_have(images: Images, names: tuple[str, ...], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Folder(path=images(*names))
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("mini-imagenet-cache-train.pkl", "miniimagenet:"),
+        ("train_images_png.pkl", "tieredimagenet:"),
+        ("FC100_train.pickle", "fc100:"),
+        ("base.json", "csv:base.json"),
+        ("photo.heic", "1 with .heic"),
+    ],
+)
+def test_a_folder_without_images_says_who_reads_its_files(root: Path, name: str, part: str) -> None:
+    root.mkdir()
+    (root / name).write_bytes(b"")
+    with pytest.raises(DataError, match=part):
+        Folder(path=root)
+
+
+def test_a_class_named_as_a_split_is_a_class(images: Images) -> None:
+    names = ("bus", "car", "train", "bicycle", "tram", "boat")
+    assert "train" in Folder(path=images(*(f"{n}/1.png" for n in names))).class_names
 
 
 def test_nothing_depends_on_the_order_of_a_set(images: Images) -> None:

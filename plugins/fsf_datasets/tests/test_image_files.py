@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
-from fsf_datasets import Folder
+from fsf_datasets import CsvTable, Folder
+from fsframework.errors import PluginError
 from fsframework.interfaces import DataError, Dataset, OptionError
 
 Images = Callable[..., Path]
@@ -51,6 +53,85 @@ def test_images_decoded_by_threads_are_those_of_the_base_class(images: Images) -
     assert np.array_equal(data.images(order, 5, "nearest"), wanted)
     with pytest.raises(OptionError, match="interpolation must be .* not 'cubist'"):
         data.images([0], 5, "cubist")
+
+
+RAMP = np.linspace(0, 1, 64).reshape(8, 8)
+
+
+def encoded(values: Any, kind: str = "TIFF", **options: Any) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(values).save(stream, kind, **options)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "likely"),
+    [
+        (encoded(RAMP.astype(np.float32)), "0,1"),
+        (encoded((RAMP * 4095).astype(np.float32)), "0,4095"),
+        (encoded((RAMP * 2 - 1).astype(np.float32)), "-1,1"),
+        (encoded((RAMP * 900).astype(np.int32)), "0,900"),
+        (encoded((RAMP * 1023).astype(np.uint16)), "0,1023"),
+        (encoded((RAMP * 4095).astype(np.uint16), "PNG"), "0,4095"),
+    ],
+)
+def test_values_without_a_known_range_need_one(images: Images, content: bytes, likely: str) -> None:
+    root = images("cat/a.tif")
+    (root / "cat" / "a.tif").write_bytes(content)
+    table = root / "t.csv"
+    table.write_text("path,label\ncat/a.tif,cat\n")
+    for cls, path in ((Folder, root), (CsvTable, table)):
+        with pytest.raises(DataError, match=f"pixel_range={likely}$") as caught:
+            cls(path=path).image(0)
+        assert "pixel_range" not in caught.value.reason
+        low, high = map(float, likely.split(","))
+        data = cls(path=path, pixel_range=(low, high))
+        assert np.abs(data.image(0)[..., 0] - RAMP * 255).max() <= 1
+        assert data.fingerprint != cls(path=path).fingerprint
+
+
+def test_16_bits_have_one_scale_for_all_images(images: Images) -> None:
+    root = images("cat/a.png", "cat/b.png")
+    for name, top in (("a", 65535), ("b", 20_000)):
+        Image.fromarray((RAMP * top).astype(np.uint16)).save(root / "cat" / f"{name}.png")
+    assert [Folder(path=root).image(i).max() for i in range(2)] == [255, 78]
+    with pytest.raises(OptionError, match="pixel_range must be two numbers"):
+        Folder(path=root, pixel_range=(1, 1))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.uint16])
+def test_a_data_set_must_return_8_bits(kind: type[Any]) -> None:
+    class Mine(Dataset):
+        keys, fingerprint = ("a",), "mine"
+
+        def image(self, index: int) -> Any:
+            return np.ones((8, 8, 3), kind)
+
+    with pytest.raises(PluginError, match=f"{kind.__name__}.*uint8"):
+        Mine().images([0], 8)
+
+
+def test_a_sound_png_with_long_texts_is_read(images: Images) -> None:
+    root = images("cat/a.png")
+    texts = PngImagePlugin.PngInfo()
+    texts.add_text("comment", "x" * 3_000_000, zip=True)
+    Image.new("RGB", (4, 4), (9, 8, 7)).save(root / "cat" / "a.png", pnginfo=texts)
+    limit = PngImagePlugin.MAX_TEXT_CHUNK
+    assert Folder(path=root).image(0)[0, 0].tolist() == [9, 8, 7]
+    assert limit == PngImagePlugin.MAX_TEXT_CHUNK
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("a.JPE", "JPEG"), ("a.jfif", "JPEG"), ("a.TIF", "TIFF"), ("a.jp2", "JPEG2000"),
+     ("a.pgm", "PPM"), ("a.dib", "DIB"), ("a.jpg", "MPO")],
+)  # fmt: skip
+def test_endings_of_the_formats_that_pillow_reads(images: Images, name: str, kind: str) -> None:
+    root = images("cat/b.png")
+    Image.new("RGB", (4, 4), (90, 90, 90)).save(root / "cat" / name, kind)
+    data = Folder(path=root)
+    assert data.keys[0] == f"cat/{name}"
+    assert np.abs(data.image(0).astype(int) - 90).max() <= 1
 
 
 # --- splits -----------------------------------------------------------------------------------

@@ -95,10 +95,28 @@ def test_names_that_macos_writes(tmp_path: Path) -> None:
     assert Folder(path=file).class_names == ("Käse",)
 
 
+class _Unflagged(zipfile.ZipInfo):
+    """A member whose name is not marked as UTF-8."""
+
+    def _encodeFilenameFlags(self) -> tuple[bytes, int]:  # noqa: N802
+        return self.filename.encode("cp437"), 0
+
+
+def test_names_that_windows_writes(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as opened:
+        for name in ("猫", "狗", "鸟"):
+            member = _Unflagged("x")
+            member.filename = f"{name}\\1.png".encode("gbk").decode("cp437")
+            opened.writestr(member, png())
+    data = Folder(path=tmp_path / "x.zip")
+    assert len(data.class_names) == 3
+    assert [key.rpartition("/")[2] for key in data.keys] == ["1.png"] * 3
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        *((f"x.{kind}", "unpack this archive first") for kind in ("tar.gz", "TAR")),
+        *((f"x.{kind}", "unpack this archive first") for kind in ("tar.gz", "tgz", "TAR")),
         ("x.txt", r"x\.txt: must be a folder or a \.zip archive"),
         ("x.zip", r"x\.zip: not a complete zip archive"),
     ],

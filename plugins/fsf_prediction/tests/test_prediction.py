@@ -171,6 +171,26 @@ def test_what_cannot_be_predicted(
     assert part in done.stderr
 
 
+def test_files_beside_the_images_are_left_out_or_counted(fsf: Fsf, tmp_path: Path) -> None:
+    support = plain(tmp_path / "support", {"red": 2, "green": 2})
+    left = save(np.zeros((SIZE, SIZE, 3)), support / "red" / "@eaDir" / "0.png" / "THUMB.png")
+    for name in ("1.HEIC", "Icon\r", "~$0.png"):
+        (support / "green" / name).write_bytes(b"")
+    queries = [
+        save(np.zeros((4, 4, 3)), tmp_path / "new" / name) for name in ("l\nn.png", "#?.png")
+    ]
+    found = predicted(fsf, support, tmp_path / "new", method="ncc")
+    assert {row["file"] for row in found["predictions"]} == set(map(str, queries))
+    assert found["shot"] == 2, left
+    assert any("1 beside" in note for note in found["notes"])
+    dark = tmp_path / "new" / "dark.png"
+    Image.fromarray(np.full((4, 4), 3000, np.uint16)).save(dark)
+    done = fsf("predict", dark, "--support", support, "--method", "ncc", "--image-size", str(SIZE))
+    assert done.returncode == 2
+    assert "dark.png" in done.stderr
+    assert "pixel_range" not in done.stderr
+
+
 def test_a_broken_image_ends_it_or_is_left_out(fsf: Fsf, tmp_path: Path) -> None:
     support = plain(tmp_path / "few", {"a": 3, "b": 3})
     bad = tmp_path / "bad.jpg"
