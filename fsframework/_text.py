@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, TextIO
 
-__all__ = ["Printed", "printable"]
+__all__ = ["NAME", "Printed", "printable"]
+
+NAME = r"\w[\w-]{0,127}"
+"""Pattern of the names of components, statistics and arms, which files are named after too."""
 
 _STEERING = re.compile(
     r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"

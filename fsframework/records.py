@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Required, Self, TypedDict
 
 import msgspec
 
 from fsframework._digest import digest_of
 from fsframework._files import atomic_write
 from fsframework._reading import VersionError, check_version, parse_json, read_file
+from fsframework._text import NAME
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, close_matches
 from fsframework.values import (
     ArmOutcomes,
@@ -54,6 +58,40 @@ RECORD_NAME = "run.json"
 _AGAIN = "; run the command that made it again"
 Status = Literal["unfinished", "finished", "imported"]
 
+Name = Annotated[str, msgspec.Meta(pattern=rf"\A{NAME}\Z")]
+"""Of a component, a statistic or an arm, which names files too."""
+FileName = Annotated[str, msgspec.Meta(pattern=r"\A[^/\\\x00-\x1f]{1,251}\.py\Z")]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+"""A finite number, such as of seconds or of tokens."""
+
+
+class _Settings(TypedDict, total=False):
+    """The settings that are read from records, with their types."""
+
+    attributes: str | None
+    class_names: str
+    decoding: str
+    image_size: Count | None
+    interval: str
+    level: Annotated[float, msgspec.Meta(gt=0, lt=1)]
+    placebo: bool
+    precision: str
+    query_batch: str
+    recipe: str | None
+    split: str | None
+    task_file: str | None
+    task_seed: Count
+    training_seed: Count | None
+
+
+class _StageOptions(TypedDict, total=False):
+    """The options of a stage that are read from records, with their types."""
+
+    steps: Required[Count]
+    epochs: Count
+    init_from: str | None
+
 
 class RecordVersionError(RecordError):
     """Another version of the framework wrote a record."""
@@ -71,12 +109,12 @@ class PluginRecord:
             names of their copies in the run's folder ``code``.
     """
 
-    kind: str
-    name: str
+    kind: Name
+    name: Name
     target: str
     distribution: str
     version: str
-    files: dict[str, str] = field(default_factory=dict)
+    files: dict[FileName, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,18 +129,18 @@ class ComponentRecord:
         added_as: the name under which the user had added it, if that is a different one.
     """
 
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    name: Name
+    options: Mapping[Name, Any] = field(default_factory=dict)
     origins: Mapping[str, Any] = field(default_factory=dict)
     argument: str | None = None
-    added_as: str | None = None
+    added_as: Name | None = None
 
     @property
     def called(self) -> str:
         """The component as users name it, such as ``timm:resnet50`` or ``ifsl:maml``."""
         value = None if self.argument is None else self.options.get(self.argument)
         if isinstance(value, Mapping):
-            value = value["name"]
+            value = value.get("name")
         return self.name if value is None else f"{self.name}:{value}"
 
     def to_tree(self) -> dict[str, Any]:
@@ -114,19 +152,19 @@ class ComponentRecord:
 class StageRecord:
     """One stage of training: the value of each option, and where it came from."""
 
-    options: Mapping[str, Any]
+    options: Mapping[Name, Any]
     origins: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:
         """Number of updates per epoch."""
-        return int(self.options["steps"])
+        steps: int = self.options["steps"]
+        return steps
 
     @property
     def init_from(self) -> str | None:
         """Run folder or file whose weights the stage started from."""
-        source = self.options.get("init_from")
-        return None if source is None else str(source)
+        return self.options.get("init_from")
 
 
 @dataclass(frozen=True)
@@ -145,14 +183,14 @@ class ArmRecord:
     """
 
     sampler: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
+    options: Mapping[Name, Any] = field(default_factory=dict)
+    seed: Count = 0
     digest: str = ""
-    n_way: int = 0
-    n_shot: int = 0
-    n_query: int = 0
-    n_tasks: int = 0
-    class_sizes: tuple[int, ...] = ()
+    n_way: Count = 0
+    n_shot: Count = 0
+    n_query: Count = 0
+    n_tasks: Count = 0
+    class_sizes: tuple[Count, ...] = ()
     symbol: str = ""
     given_options: tuple[str, ...] = ()
     name: str = ""
@@ -186,7 +224,7 @@ class Environment:
     python: str = ""
     torch: str = ""
     numpy: str = ""
-    threads: int = 0
+    threads: Count = 0
     device: str = ""
     device_name: str = ""
     dtype: str = ""
@@ -204,12 +242,12 @@ class Epoch:
         seconds: wall-clock time.
     """
 
-    stage: int
-    epoch: int
+    stage: Count
+    epoch: Count
     learning_rate: float
     loss: float
     validation_accuracy: float | None
-    seconds: float
+    seconds: Amount
 
 
 @dataclass(frozen=True)
@@ -241,7 +279,7 @@ class TrainedOn:
     """
 
     name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[Name, Any] = field(default_factory=dict)
     place: str = ""
     images_from: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
@@ -258,14 +296,16 @@ class DataRecord:
         unknown_weights: files of weights whose training data are not known.
         weights_from: where the backbone's pretrained weights came from, by keys such as
             ``package``, ``repository``, ``file`` and ``licence``; empty if it had none.
+        thumbnails: of a few images of a task set, which tell these from others of the same names.
     """
 
     name: str = ""
-    image_size: int | None = None
+    image_size: Count | None = None
     pretrained_on: tuple[str, ...] = ()
     trained_on: tuple[TrainedOn, ...] = ()
     unknown_weights: tuple[str, ...] = ()
     weights_from: Mapping[str, str] = field(default_factory=dict)
+    thumbnails: Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{96})*\Z")] = ""
 
     @property
     def seen(self) -> tuple[object, ...]:
@@ -288,10 +328,10 @@ class ImportedRecord:
     source: str
     method: str = ""
     folder: str = ""
-    n_base_classes: int = 0
-    n_way: int = 0
-    n_shot: int = 0
-    n_query: int = 0
+    n_base_classes: Count = 0
+    n_way: Count = 0
+    n_shot: Count = 0
+    n_query: Count = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -330,14 +370,14 @@ class RunRecord:
     created: str
     group: str = ""
     name: str = ""
-    given: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[Name, Any] = field(default_factory=dict)
+    settings: Mapping[Name, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
-    components: Mapping[str, ComponentRecord] = field(default_factory=dict)
+    components: Mapping[Name, ComponentRecord] = field(default_factory=dict)
     stages: tuple[StageRecord, ...] = ()
     plugins: tuple[PluginRecord, ...] = ()
     environment: Environment = field(default_factory=Environment)
-    arms: Mapping[str, ArmRecord] = field(default_factory=dict)
+    arms: Mapping[Name, ArmRecord] = field(default_factory=dict)
     contrast: Contrast | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -345,13 +385,13 @@ class RunRecord:
     data: DataRecord = field(default_factory=DataRecord)
     training: TrainingRecord = field(default_factory=TrainingRecord)
     imported: ImportedRecord | None = None
-    timings: Mapping[str, float] = field(default_factory=dict)
-    usage: Mapping[str, float] = field(default_factory=dict)
+    timings: Mapping[str, Amount] = field(default_factory=dict)
+    usage: Mapping[str, Amount] = field(default_factory=dict)
     class_names: Mapping[str, str] = field(default_factory=dict)
-    statistics: Mapping[str, str] = field(default_factory=dict)
-    statistic_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    statistics: Mapping[Name, str] = field(default_factory=dict)
+    statistic_options: Mapping[Name, Mapping[Name, Any]] = field(default_factory=dict)
+    labels: Mapping[Name, str] = field(default_factory=dict)
+    estimates: Mapping[Name, Estimate] = field(default_factory=dict)
     schema_version: int = RECORD_VERSION
 
     @property
@@ -389,7 +429,7 @@ class RunRecord:
         if self.status == "imported":
             raise RecordError("an imported run was not made with options")
         asked = [self.statistic_tree(name) for name in self.statistics]
-        later = {name: self.settings[name] for name in ("level", "interval")}
+        later = {k: v for k, v in self.settings.items() if k in ("level", "interval")}
         return {**self.given, **later, **({"statistics": asked} if asked else {})}
 
     def statistic_tree(self, name: str) -> Any:
@@ -400,14 +440,12 @@ class RunRecord:
     @property
     def training_seed(self) -> int | None:
         """Seed that its model was trained with, ``None`` if that is not known."""
-        seed = self.settings.get("training_seed")
-        return None if seed is None else int(seed)
+        return self.settings.get("training_seed")
 
     @property
     def seen_size(self) -> int | None:
         """Height and width in pixels of the images its model saw, if known."""
-        size = self.data.image_size or self.settings.get("image_size")
-        return None if size is None else int(size)
+        return self.data.image_size or self.settings.get("image_size")
 
     @property
     def tested(self) -> ArmRecord | None:
@@ -466,7 +504,8 @@ class RunRecord:
         """Read the record of a run folder, or of a file.
 
         Raises:
-            RecordError: it is missing, not JSON, of another version, or not what was written.
+            RecordError: it is missing, not JSON, of another version, not what was written, or a
+                value is of a type, or a name of a form, that no record has.
         """
         path = folder if folder.suffix == ".json" else folder / RECORD_NAME
         try:
@@ -478,7 +517,9 @@ class RunRecord:
                 raise ValueError("it is not what was written")
             estimates = {name: Estimate.from_json(e) for name, e in raw["estimates"].items()}
             read = msgspec.convert({**raw, "estimates": {}}, cls)
-            return dataclasses.replace(read, estimates=estimates)
+            record = dataclasses.replace(read, estimates=estimates)
+            _check_values(record)
+            return record
         except FileNotFoundError:
             raise RecordError(f"{folder}: holds no run ({RECORD_NAME} is missing)") from None
         except VersionError as error:
@@ -486,6 +527,55 @@ class RunRecord:
         except (OSError, KeyError, AttributeError, TypeError, ValueError, FsfError) as error:
             reason = getattr(error, "strerror", None) or error
             raise RecordError(f"{path}: cannot be read ({reason})") from None
+
+
+def _check_values(record: RunRecord) -> None:
+    """Check what the types of the fields leave open.
+
+    Raises:
+        ValueError: a value that readers rely on is missing, or of another type or form.
+    """
+    datetime.fromisoformat(record.created)
+    msgspec.convert(record.settings, _Settings)
+    for stage in record.stages:
+        msgspec.convert(stage.options, _StageOptions)
+    needed = {"arms": {*record.contrast.arms} if record.contrast else set()}
+    if record.status != "imported":
+        evaluated = record.method is not None
+        needed["components"] = {"dataset", "sampler", *(["backbone"] if evaluated else [])}
+        needed["settings"] = {"level", "interval"} if evaluated else set()
+    for where, names in needed.items():
+        if missing := sorted(names - getattr(record, where).keys()):
+            raise ValueError(f"{where} lacks {', '.join(missing)}")
+    for arm in record.arms.values():
+        if {*arm.given_options} - arm.options.keys():
+            raise ValueError("given_options of an arm are not among its options")
+    for name, estimate in record.estimates.items():
+        msgspec.convert(name, Name)
+        if name != estimate.name:
+            raise ValueError(f"{name!r} is the estimate {estimate.name!r}")
+    for key in ("given", "settings", "components", "stages", "statistic_options"):
+        _check_numbers(getattr(record, key), key)
+
+
+def _check_numbers(value: Any, where: str) -> None:
+    """Check that numbers of any depth are finite, and whole ones of 64 bits."""
+    for part in _leaves(value):
+        if isinstance(part, (int, float)) and not (math.isfinite(part) and abs(part) < 2**64):
+            raise ValueError(f"a number of {where} is not finite, or too large")
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield the values in mappings, lists and records."""
+    if isinstance(value, (ComponentRecord, StageRecord)):
+        value = value.options
+    if isinstance(value, Mapping):
+        value = [*value.values()]
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
 
 
 def _digest(raw: Mapping[str, Any]) -> str:
@@ -526,7 +616,10 @@ def read_arms(file: Path) -> Arms:
     if file.is_dir():
         return load_arms(file, RunRecord.load(file))
     tasks = TaskSet.load(file)
-    return Arms({tasks.arm or tasks.sampler: tasks})
+    arm = tasks.arm or tasks.sampler
+    if not re.fullmatch(NAME, arm):
+        raise DataError(f"{file}: its arm {arm!r} has a name that no arm can have")
+    return Arms({arm: tasks})
 
 
 def outcomes_digests(outcomes: Mapping[str, Outcomes]) -> dict[str, str]:

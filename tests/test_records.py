@@ -38,11 +38,12 @@ def example_record() -> RunRecord:
         created="2026-01-01T00:00:00+00:00",
         name="mine",
         given={"method": "protonet"},
-        settings={"task_seed": 3, "training_seed": 4},
+        settings={"task_seed": 3, "training_seed": 4, "level": 0.95, "interval": "student-t"},
         origins={"task_seed": "command line", "training_seed": "default"},
         components={
             "dataset": ComponentRecord("folder", {"path": "birds"}, {}, "path"),
             "method": ComponentRecord("protonet", {"x": 1}, {"name": "command line"}),
+            "sampler": ComponentRecord("fewstab"),
             "backbone": ComponentRecord("timm", {"model": "resnet18"}, {}, "model"),
         },
         stages=(StageRecord({"steps": 3, "init_from": None}, {"steps": "default"}),),

@@ -14,9 +14,9 @@ from fsframework.api.running import Run
 from fsframework.engine.run import component_record, environment, plugin_records
 from fsframework.engine.session import Session
 from fsframework.errors import RecordError
-from fsframework.records import ArmRecord, ImportedRecord, RunRecord
+from fsframework.records import ArmRecord, DataRecord, ImportedRecord, RunRecord
 
-__all__ = ["ArmRecord", "ImportedRecord", "RunRecord", "save_import"]
+__all__ = ["ArmRecord", "DataRecord", "ImportedRecord", "RunRecord", "save_import"]
 
 
 def save_import(

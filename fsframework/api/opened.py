@@ -16,12 +16,21 @@ from fsframework.engine.preparation import (
     with_words,
 )
 from fsframework.engine.session import Session
+from fsframework.engine.tasks import thumbnails_of
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.records import read_arms
 from fsframework.values import Arms, ImagePool, TaskSet
 
-__all__ = ["Detection", "OpenedImages", "detection", "draw_tasks", "open_images", "open_tasks"]
+__all__ = [
+    "Detection",
+    "OpenedImages",
+    "detection",
+    "draw_tasks",
+    "open_images",
+    "open_tasks",
+    "thumbnails_of",
+]
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,7 @@ def open_tasks(
     Raises:
         DataError: the file is damaged, or belongs to other images, words or contexts.
     """
-    place = packaged(Path(file))
+    place = packaged(file, installed=True)
     arms, dataset = read_arms(place), experiment.dataset.create()
     tasks = arms.of(arm)
     tied = tasks.attributes_fingerprint is not None and not (place / "words.parquet").exists()

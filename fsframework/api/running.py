@@ -39,7 +39,17 @@ if TYPE_CHECKING:
     from fsframework.api.models import Model
     from fsframework.interfaces.statistic import Statistic
 
-__all__ = ["Run", "Runs", "load_run", "packaged_runs", "run", "run_folder", "run_resolved", "runs"]
+__all__ = [
+    "Run",
+    "Runs",
+    "load_run",
+    "packaged",
+    "packaged_runs",
+    "run",
+    "run_folder",
+    "run_resolved",
+    "runs",
+]
 
 _SHOWN = ("acc-random", "wacc-random", "wacc-biased", "wacc-gap")
 """Estimates in a list of runs; of a run without any, the first ones."""
@@ -410,7 +420,7 @@ def run_folder(run: str | Path, runs_dir: str | Path | None = None) -> Path:
     """
     place = Workspace.default(runs_dir).runs
     if "=" not in str(run) or Path(run).exists():
-        return find_run(str(packaged(Path(run))), place)
+        return find_run(str(packaged(run)), place)
     return place / select_run(str(run), _records_in(place), str(place))
 
 

@@ -84,14 +84,14 @@ def _number_or(word: str) -> Callable[[click.Context, click.Parameter, str | Non
 
 def _run_folder(
     context: click.Context, parameter: click.Parameter, value: str | None
-) -> Path | None:
+) -> str | Path | None:
     """Return the folder of a run given by its name or by a selector; a path or file as it is."""
     del parameter
     if value is None:
         return None
     path = Path(value)
     if value and (path.exists() or len(path.parts) > 1 or path.suffix == ".safetensors"):
-        return path
+        return value
     from fsframework.api.running import run_folder
 
     return run_folder(value, context.params.get("runs_dir"))
@@ -153,6 +153,7 @@ _FURTHER: Mapping[str, dict[str, Any]] = {
     "option": {"multiple": True},
     "plugin": {"multiple": True},
     "statistic": {"multiple": True},
+    "task-file": {"type": None},  # a Path would not tell ./DATA/NAME from a name
 }
 """Settings of ``click.option`` that do not follow from the schema, by flag."""
 
@@ -214,8 +215,6 @@ DROPPING = ("drop-class-words", "drop-words", "drop-words-in-classes", "min-coun
 WORDS = ("attributes", "detector", *DROPPING, "device", "offline")
 """Shared options that set which words images have."""
 
-_OTHER_FLAGS = {"option": ("-o",), "task-file": ("--tasks-named",)}
-
 CONFIGURATION = ("option", "config", "allow-code", "allow-external", "plugin")
 """Shared options that set anything that a run can be told; ``tree_of`` reads them."""
 
@@ -233,7 +232,7 @@ def shared(*names: str, several: bool = False) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         for name in reversed(names):
-            flags = (*_OTHER_FLAGS.get(name, ()), f"--{name}")
+            flags = ("-o", "--option") if name == "option" else (f"--{name}",)
             option = _OF_COMMANDS.get(name) or _shared_options()[name]
             settings = _settings(option, several=several)
             function = click.option(*flags, option.name, **settings)(function)
@@ -325,7 +324,7 @@ def option_of(name: str, value: Any = None) -> str:
     if flag in _shared_options() or any(f"--{flag}" in parameter.opts for parameter in parameters):
         given = "" if value is None or isinstance(value, bool) else f" {shlex.quote(str(value))}"
         return f"--{flag}{given}"
-    return name if value is None else f"-o {name}={shlex.quote(str(value))}"
+    return name if value is None else f"-o {shlex.quote(f'{name}={value}')}"
 
 
 def check_output(path: Path, *suffixes: str, force: bool) -> None:

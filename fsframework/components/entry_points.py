@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import Distribution, distributions, entry_points
 from pathlib import Path
+from typing import Any
 
 from fsframework._calls import top_level
 from fsframework.components.commands import FILE_NAME, describe_command
 from fsframework.components.installed import Index, InstalledCommand, Plugin, searched, state_of
 from fsframework.components.kinds import GROUP_OF_KINDS, KINDS, Kind
+from fsframework.components.options import value_of
 from fsframework.components.package_files import package_file, package_folders
 from fsframework.errors import DataError, PluginError
 from fsframework.interfaces.command import Command
@@ -20,6 +22,8 @@ __all__ = ["packaged", "packaged_among", "packaged_runs", "read_entry_points"]
 
 _GROUP_OF_FILES = "fsframework.files"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_VERSION = re.compile(r"-v[1-9][0-9]*$")
+"""Ends the name of a task set."""
 
 
 def read_entry_points() -> Index:
@@ -109,31 +113,58 @@ def packaged_runs(name: str = "*/*") -> list[Path]:
     return sorted(place for one in folders for place in one.glob(f"{name}/"))
 
 
-def packaged(path: Path) -> Path:
+def packaged(place: str | Path, *, installed: bool = False) -> Path:
     """Return the folder that an installed package has under a name such as ``cifar-fs/protonet``.
 
     A package lists itself in the entry-point group ``fsframework.files``. Its folders are those of
-    runs: of a task set, or of a model with its weights.
+    runs: of a task set, or of a model with its weights. A name means what is installed, whatever a
+    folder here of the same name holds; such a folder is given as ``./cifar-fs/protonet``.
+
+    Args:
+        place: a name, or the path of a file or a folder.
+        installed: whether the name of a task set never means a folder here.
 
     Returns:
-        The path itself where it exists, or is not such a name.
+        The path itself where it is not such a name.
 
     Raises:
-        DataError: two packages have the name, or only others of the same data.
+        DataError: two packages have the name, or none has it and only a folder here does; or it is
+            a ``Path`` that is both.
     """
-    if path.exists() or path.is_absolute() or len(path.parts) != 2:
+    path = Path(place)
+    if not re.fullmatch(rf"{_NAME.pattern}/{_NAME.pattern}", str(path)):
         return path
-    beside = [place for place in packaged_runs() if place.parent.name == str(path.parent)]
-    found = [place for place in beside if place.name == path.name]
+    if isinstance(place, str) and place != str(path):  # ./DATA/NAME
+        return path.absolute()
+    beside = [one for one in packaged_runs() if one.parent.name == str(path.parent)]
+    found = [one for one in beside if one.name == path.name]
+    here = f"; the folder here is ./{path}" if path.exists() else ""
     if len(found) > 1:
         raise DataError(f"{path} is in two packages: {found[0]} and {found[1]}; uninstall one")
-    if beside and not found:
-        known = ", ".join(str(path.parent / place.name) for place in beside)
-        raise DataError(f"{path}: no such task set or model; installed packages have {known}")
-    return found[0] if found else path
+    if found and here and isinstance(place, Path):
+        raise DataError(
+            f"{path}: is a folder here and in {found[0]}; give the absolute path of one"
+        )
+    if found:
+        return found[0]
+    versioned = installed and _VERSION.search(path.name)
+    if here and (isinstance(place, Path) or not (beside or versioned)):
+        return path
+    if beside or here:
+        known = ", ".join(str(path.parent / one.name) for one in beside) or "none of these data"
+        raise DataError(f"{path}: no such task set or model; installed packages have {known}{here}")
+    return path
 
 
-def packaged_among(options: object, *names: str) -> dict[str, Path]:
-    """Return the folders of options of these names, where one is given; see `packaged`."""
-    given = {name: getattr(options, name) for name in names}
-    return {name: packaged(place) for name, place in given.items() if place is not None}
+def packaged_among(options: object, tree: Mapping[str, Any], *names: str) -> dict[str, Path]:
+    """Return the folders of options of these names, where one is given; see `packaged`.
+
+    Args:
+        tree: of `Given`, with the options as they were given.
+    """
+    given = {name: value_of(tree.get(name)) for name in names}
+    return {
+        name: packaged(place, installed=name == "task_file")
+        for name, place in given.items()
+        if place is not None and getattr(options, name) is not None
+    }

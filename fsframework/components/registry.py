@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsframework._calls import remember, text_of
 from fsframework._reading import check_file
+from fsframework._text import NAME
 from fsframework.components.contracts import check_contract
 from fsframework.components.installed import Index, InstalledCommand, Plugin, installed
 from fsframework.components.kinds import Kind, interface_of, kind_of
@@ -144,6 +145,11 @@ class Registry:
         return self._classes[plugin]
 
     def _remember(self, plugin: Plugin, cls: type[Any]) -> Plugin:
+        if not re.fullmatch(NAME, plugin.name):
+            raise PluginError(
+                f"{plugin.kind} {cls.__name__}: its name must be lower-case kebab, such as "
+                f"my-{plugin.kind}, not {plugin.name!r}"
+            )
         check_contract(plugin, interface_of(cls), cls.contract)
         self._classes[plugin] = cls
         remember(cls, plugin.kind, plugin.name, plugin.check)

@@ -304,7 +304,7 @@ def _settings(tree: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
         own = {**dict.fromkeys(SEEDS, tree["seed"]), **own}
     found, origins = resolve_settings(Settings, own, "settings")
     check_choice(found.class_names)
-    return dataclasses.replace(found, **packaged_among(found, "model", "task_file")), origins
+    return dataclasses.replace(found, **packaged_among(found, own, "model", "task_file")), origins
 
 
 def _detector(registry: Registry, settings: Settings, tree: Mapping[str, Any]) -> Component | None:

@@ -22,6 +22,7 @@ from fsframework.engine.tasks import (
     FEWEST_WAYS,
     allows,
     check_columns,
+    check_images,
     check_tasks,
     draw_arms,
     fitted,
@@ -32,7 +33,7 @@ from fsframework.engine.tasks import (
 from fsframework.engine.words import pool_with_attributes
 from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.dataset import Dataset
-from fsframework.records import read_arms
+from fsframework.records import RunRecord, read_arms
 from fsframework.values import Arms, ImagePool, TaskSet, demand_memory, digest_of
 from fsframework.values.attributes import AttributeTable
 
@@ -589,9 +590,16 @@ def pool_of_tasks(
     needed = needed or experiment.detector is not None
     pool, notes = with_words(split, experiment, dataset, session, needed=needed)
     check_tasks(arms, pool, called)
-    if (images := file / "images.parquet").exists():
+    if not file.is_dir():
+        return split, pool, notes
+    record = RunRecord.load(file)
+    check_images(dataset, split, record, called)
+    if (images := record.images_file(file)).exists():
         check_columns(arms.tested, pool, ImagePool.load(images), called)
-    if pool.attributes is None and (own := file / "words.parquet").exists():
-        pool = pool.with_attributes(AttributeTable.load(own))
+    if pool.attributes is None and (own := record.words_file(file)).exists():
+        table = AttributeTable.load(own)
+        if table.fingerprint != record.digests.get("attributes"):
+            raise DataError(f"{own}: its words are not those of the record")
+        pool = pool.with_attributes(table)
         check_tasks(arms, pool, own)
     return split, pool, notes

@@ -182,7 +182,7 @@ def _stages_below(
 def _stage(registry: Registry, tree: dict[str, Any]) -> tuple[Stage, dict[str, Any]]:
     request = tree.pop("method", None)
     stage, origins = resolve_settings(Stage, tree, "training")
-    stage = dataclasses.replace(stage, **packaged_among(stage, "init_from", "teacher"))
+    stage = dataclasses.replace(stage, **packaged_among(stage, tree, "init_from", "teacher"))
     if request is None or str(value_of(request)) == "none":
         return stage, origins
     method = resolve_component(registry, "method", request, where="training.method")

@@ -21,10 +21,13 @@ from fsframework.components.resolution import Component, canonical
 from fsframework.engine.progress import Reporter
 from fsframework.engine.session import Session
 from fsframework.errors import DataError, InfeasibleTask, argument, naming
+from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.sampler import Control, TaskSampler
+from fsframework.records import RunRecord
 from fsframework.values import (
     Arms,
     Contrast,
+    FloatArray,
     ImagePool,
     IntArray,
     TaskSet,
@@ -41,6 +44,7 @@ __all__ = [
     "SHAPE",
     "allows",
     "check_columns",
+    "check_images",
     "check_tasks",
     "draw_arms",
     "fitted",
@@ -49,10 +53,13 @@ __all__ = [
     "placebo",
     "shape_text",
     "size_text",
+    "thumbnails_of",
 ]
 
 _COPIES = 4
 """Copies of the indices of tasks in memory while they are drawn, checked and written."""
+_THUMBNAILS, _SIDE, _LEVELS = 8, 4, 2.0
+"""Images of a data set that tell it from others, their height and width, and how alike they are."""
 _MANY, _REPORTED = 20_000, 1000
 """Tasks from which on progress is reported, and tasks between two reports."""
 
@@ -229,23 +236,71 @@ def check_tasks(arms: Arms, pool: ImagePool, called: str | Path) -> None:
 
 
 def check_columns(tasks: TaskSet, pool: ImagePool, drawn_from: ImagePool, called: str) -> None:
-    """Check that images have the contexts, or other metadata, that their tasks were drawn by.
+    """Check that images have the contexts, words or other metadata that their tasks were drawn by.
 
     Args:
         pool: with the keys of ``drawn_from``, and perhaps without the columns. Those compared are
-            the ones that options of the sampler name.
+            ``words`` and the ones that options of the sampler name.
         called: the file of the tasks, as messages name it.
 
     Raises:
         DataError: an image has another value.
     """
-    options = {value for value in tasks.options.values() if isinstance(value, str)}
-    for name in sorted(options & pool.metadata.keys() & drawn_from.metadata.keys()):
+    names = {"words", *(value for value in tasks.options.values() if isinstance(value, str))}
+    for name in sorted(names & pool.metadata.keys() & drawn_from.metadata.keys()):
         if changed := sum(map(ne, pool.metadata[name], drawn_from.metadata[name])):
             raise DataError(
                 f"{called}: {changed:,} of {len(pool):,} images have another {name} than those "
                 "that the tasks were drawn from"
             )
+
+
+def thumbnails_of(dataset: Dataset, split: str) -> str:
+    """Return a few images of a split, evenly spaced, at 4 × 4 pixels: RGB, as hexadecimal digits.
+
+    Unlike a digest of pixels they are nearly the same for images of another size or encoding. The
+    text is empty where an image cannot be read: tasks are made and verified without pixels too.
+    """
+    rows = dataset.split_indices(split)
+    few = np.unique(np.linspace(0, len(rows) - 1, _THUMBNAILS).astype(int))
+    try:
+        return dataset.images(rows[few], _SIDE).tobytes().hex()
+    except (DataError, OSError):
+        return ""
+
+
+def _levels(thumbnails: str) -> FloatArray:
+    """Return the levels of thumbnails, a row for each."""
+    levels = np.frombuffer(bytes.fromhex(thumbnails), np.uint8)
+    return levels.reshape(-1, _SIDE * _SIDE * 3).astype(np.float64)
+
+
+def check_images(dataset: Dataset, split: str, record: RunRecord, called: str) -> None:
+    """Check that images are those that tasks were drawn from; their keys are known to agree.
+
+    A program's images are the same where the options that decide them are. Others are taken to be
+    the same where their thumbnails are less than half as far from those of the record as these are
+    from each other, or differ by two of 255 levels at most.
+
+    Args:
+        record: of the tasks.
+        called: their file, as messages name it.
+
+    Raises:
+        DataError: they are others.
+    """
+    same = True
+    if dataset.rendered:
+        same = record.digests.get("data", dataset.fingerprint) == dataset.fingerprint
+    elif record.data.thumbnails and (found := thumbnails_of(dataset, split)):
+        then, now = (_levels(one) for one in (record.data.thumbnails, found))
+        apart = np.abs(then[:, None] - then).mean() * len(then) / max(len(then) - 1, 1)
+        same = then.shape == now.shape and np.abs(then - now).mean() <= max(_LEVELS, apart / 2)
+    if not same:
+        raise DataError(
+            f"{called}: these images have the names of those that the tasks were drawn from, and "
+            "other pixels"
+        )
 
 
 FEWEST_WAYS = 2

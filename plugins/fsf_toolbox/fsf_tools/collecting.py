@@ -11,17 +11,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 import fsframework as fsf
-from fsf_tools.publishing import copy_run, is_version, staging, without_place
+from fsf_tools.publishing import (
+    check_ordinary,
+    code_files,
+    copy_files,
+    is_version,
+    staging,
+    without_place,
+)
 from fsframework.api.imports import RunRecord
 from fsframework.api.results import statistic_of_run
-from fsframework.api.running import load_runs
+from fsframework.api.running import load_runs, packaged_runs
 from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError, FsfError
 from fsframework.values import Estimate, atomic_write
 
 __all__ = ["add_results", "check_result"]
 
-_COPIED = ("tasks-*.safetensors", "outcomes-*.parquet", "images.parquet", "words.parquet", "code/*")
 _SUBMIT = "SUBMIT.md"
 _SHAPE = ("n_way", "n_shot", "n_query", "sampler", "seed")
 _ROUNDED = ("guessing", "seed_deviation")
@@ -132,8 +138,21 @@ def _add(run: fsf.Run, folder: Path) -> None:
     if target.exists():
         raise DataError(f"{run.folder}: {folder} has another run of this name; give it a --name")
     with staging(target) as place:
-        copy_run(run, place / "run", _COPIED, without_place(run.record))
+        _write(run, place / "run")
         (place / "run").rename(target)
+
+
+def _write(run: fsf.Run, folder: Path) -> None:
+    """Write the checked values of a run, and copies of its plugin files, into a folder."""
+    record, pool = run.record, run.pool
+    copy_files(run, folder, code_files(record))
+    run.tasks.save(folder)
+    pool.save(record.images_file(folder))
+    if pool.attributes is not None:
+        pool.attributes.save(record.words_file(folder))
+    for arm, outcomes in run.outcomes.items():
+        outcomes.save(record.outcomes_file(folder, arm))
+    without_place(record).save(folder)
 
 
 def check_result(run: fsf.Run, session: Session) -> None:
@@ -150,9 +169,12 @@ def check_result(run: fsf.Run, session: Session) -> None:
         )
     if record.status != "finished" or record.method is None:
         raise DataError(f"{folder}: is not a finished run of a method")
-    absent = {"dataset"} - record.components.keys() | {"level", "interval"} - record.settings.keys()
-    if absent:
-        raise DataError(f"{folder}: its record has no {', '.join(sorted(absent))}")
+    own = [
+        place(folder, arm)
+        for arm in record.arms
+        for place in (record.tasks_file, record.outcomes_file)
+    ]
+    check_ordinary(folder, *own, record.images_file(folder), record.words_file(folder))
     _check_tasks(run)
     _check_named_tasks(run)
     _check_estimates(run, session)
@@ -161,8 +183,11 @@ def check_result(run: fsf.Run, session: Session) -> None:
 def _check_tasks(run: fsf.Run) -> None:
     """Check that tasks and images are those that the record describes."""
     record, pool = run.record, run.pool
-    if record.digests.get("pool", pool.fingerprint) != pool.fingerprint:
+    if record.digests.get("pool") != pool.fingerprint:
         raise DataError(f"{record.images_file(run.folder)}: its images are not those of the record")
+    words = None if pool.attributes is None else pool.attributes.fingerprint
+    if record.digests.get("attributes") != words:
+        raise DataError(f"{record.words_file(run.folder)}: its words are not those of the record")
     for arm, tasks in run.outcomes.arms.items():
         try:
             tasks.verify(pool)
@@ -196,7 +221,12 @@ def _check_named_tasks(run: fsf.Run) -> None:
     if not (named := _task_set_of(run.record)):
         return
     try:
-        published = fsf.load_run(named).tasks
+        [place] = packaged_runs(named)
+        published = fsf.load_run(place).tasks
+    except ValueError:
+        raise DataError(
+            f"{run.folder}: its tasks are those of {named}, which no package has"
+        ) from None
     except FsfError as error:
         raise DataError(f"{run.folder}: its tasks are to be those of {named}: {error}") from None
     for arm, tasks in run.tasks.items():

@@ -7,6 +7,7 @@ module in the entry-point group ``fsframework.files``.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import keyword
 import os
 import re
@@ -15,23 +16,25 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import packages_distributions
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
 
 from fsframework import Description, Run, load_run
-from fsframework.api.imports import ArmRecord, RunRecord, save_import
-from fsframework.api.opened import draw_tasks
+from fsframework.api.imports import ArmRecord, DataRecord, RunRecord, save_import
+from fsframework.api.opened import draw_tasks, thumbnails_of
 from fsframework.api.running import packaged_runs
 from fsframework.api.session import Workspace
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
-from fsframework.values import atomic_write, digest_of
+from fsframework.values import atomic_write, check_file, digest_of
 
 __all__ = [
-    "copy_run",
+    "check_ordinary",
+    "code_files",
+    "copy_files",
     "datasheet",
     "installed_from",
     "is_version",
@@ -44,6 +47,9 @@ __all__ = [
 
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*/[a-z0-9]+(-[a-z0-9]+)*"
 _VERSION = r"-v[1-9][0-9]*"
+_LINKED = (errno.ELOOP, errno.ENOTDIR)
+_MOST_CODE = 1 << 24
+"""Bytes of a plugin's file."""
 _PLACE = re.compile(r"(?:(?<=^)|(?<=[:=]))(?:/(?!/)|\.{1,2}/|~/).+$")
 """A file or folder, alone or after ``NAME:`` or ``OPTION=``; no address of the web."""
 
@@ -75,7 +81,8 @@ def publish_tasks(
     experiment, session = described.experiment, described.session
     arms, images = draw_tasks(experiment, session)
     pool, settings = images.pool, experiment.settings
-    words = pool.attributes
+    words, thumbnails = pool.attributes, thumbnails_of(images.dataset, images.split)
+    unread = "" if thumbnails else "images were not read: others of the same names are not noticed"
     record = RunRecord(
         fingerprint=digest_of("task set", *(tasks.digest for tasks in arms.values())),
         status="finished",
@@ -87,8 +94,13 @@ def publish_tasks(
             for arm, tasks in arms.items()
         },
         contrast=arms.contrast,
-        digests={"pool": pool.fingerprint, **({"attributes": words.fingerprint} if words else {})},
-        notes=(*images.reasons, *about, f"licence: {licence}"),
+        digests={
+            "data": images.dataset.fingerprint,
+            "pool": pool.fingerprint,
+            **({"attributes": words.fingerprint} if words else {}),
+        },
+        data=DataRecord(thumbnails=thumbnails),
+        notes=(*images.reasons, *about, *filter(None, (unread,)), f"licence: {licence}"),
     )
 
     def write(folder: Path) -> None:
@@ -194,24 +206,101 @@ def publish_model(name: str, package: Path, run: Run, *, licence: str) -> Run:
     record = without_place(run.record)
     if record.status == "unfinished" or "weights" not in record.digests:
         raise RecordError(f"{run.folder}: is not finished, or has no weights")
-    run.model(device="cpu")  # refuses weights that are not those of the run
     notes = (*record.notes, f"licence: {licence}")
     record = dataclasses.replace(record, name=name, notes=notes)
     with staging(target, package) as folder:
-        copy_run(run, folder / "run", ("weights.safetensors", "code/*.py"), record)
+        made = Run(folder / "run", record)
+        copy_files(run, made.folder, {"weights.safetensors": "", **code_files(record)})
+        record.save(made.folder)
+        _check_weights(made, run)
         _begin(package, target)
-        (folder / "run").rename(target)
+        made.folder.rename(target)
     _list(package, name, licence, [record.digests["weights"]])
     return load_run(target)
 
 
-def copy_run(run: Run, folder: Path, patterns: Sequence[str], record: RunRecord) -> None:
-    """Copy those files of a run that match a pattern into a folder, and write its record there."""
-    for file in (file for pattern in patterns for file in sorted(run.folder.glob(pattern))):
-        place = folder / file.relative_to(run.folder)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, place)
-    record.save(folder)
+def _check_weights(made: Run, run: Run) -> None:
+    """Check that a model's weights are those of its run.
+
+    Raises:
+        DataError: they are not.
+    """
+    try:
+        made.model(device="cpu")
+    except DataError as error:
+        raise DataError(str(error).replace(str(made.folder), str(run.folder))) from None
+
+
+def copy_files(run: Run, folder: Path, names: Mapping[str, str]) -> None:
+    """Copy files of a run into a folder.
+
+    Args:
+        names: digest of each file by its name in the run's folder, such as ``code/mine-1a2b.py``;
+            empty where the caller checks the copy.
+
+    Raises:
+        DataError: a file is missing, large, not the one that the run wrote, or a link, which could
+            lead to a file of the user's that was never meant to be copied.
+    """
+    for name, digest in names.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with _opened_inside(run.folder, name) as source, target.open("wb") as copy:
+                shutil.copyfileobj(source, copy)
+        except OSError as error:
+            why = "is a link" if error.errno in _LINKED else error.strerror or error
+            raise DataError(
+                f"{run.folder / name}: cannot be copied ({why}); give a run whose files are in its "
+                "folder"
+            ) from None
+        if digest and (
+            target.stat().st_size > _MOST_CODE or digest_of(target.read_bytes()) != digest
+        ):
+            raise DataError(f"{run.folder / name}: is not what the run wrote")
+
+
+def code_files(record: RunRecord) -> dict[str, str]:
+    """Return the digests of the plugin files that a run has copies of, by their names in it."""
+    return {f"code/{name}": one for plugin in record.plugins for name, one in plugin.files.items()}
+
+
+def check_ordinary(*paths: Path) -> None:
+    """Check that files and folders, where they exist, are no links.
+
+    Raises:
+        DataError: one is a link; what it leads to might not be meant to be shared.
+    """
+    for path in paths:
+        if path.is_symlink():
+            raise DataError(f"{path}: is a link; only files and folders themselves are shared")
+
+
+def _opened_inside(folder: Path, name: str) -> BinaryIO:
+    """Open a file of a folder for reading bytes, following no link on the way.
+
+    Raises:
+        OSError: it is a link or below one, missing, or no regular file.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW
+    *folders, last = PurePosixPath(name).parts
+    with ExitStack() as stack:
+
+        def opened(part: str | Path, more: int, inside: int | None = None) -> int:
+            found = os.open(part, flags | more, dir_fd=inside)
+            stack.callback(os.close, found)
+            return found
+
+        place = opened(folder, os.O_DIRECTORY)
+        for part in folders:
+            place = opened(part, os.O_DIRECTORY, place)
+        file = os.open(last, flags | os.O_NONBLOCK, dir_fd=place)
+    try:
+        check_file(file)
+    except OSError:
+        os.close(file)
+        raise
+    return os.fdopen(file, "rb")
 
 
 @contextmanager

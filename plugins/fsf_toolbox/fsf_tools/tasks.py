@@ -89,7 +89,7 @@ def make(
     _print_summary(file, drawn, images, as_json)
 
 
-def _summary(file: Path, tasks: TaskSet, images: OpenedImages) -> dict[str, Any]:
+def _summary(file: str | Path, tasks: TaskSet, images: OpenedImages) -> dict[str, Any]:
     return {
         "file": str(file),
         "split": images.split,
@@ -111,7 +111,7 @@ def _summary(file: Path, tasks: TaskSet, images: OpenedImages) -> dict[str, Any]
     }
 
 
-def _print_summary(file: Path, tasks: TaskSet, images: OpenedImages, as_json: bool) -> None:
+def _print_summary(file: str | Path, tasks: TaskSet, images: OpenedImages, as_json: bool) -> None:
     from fsframework.cli import render
 
     summary = _summary(file, tasks, images)
@@ -127,14 +127,14 @@ def _print_summary(file: Path, tasks: TaskSet, images: OpenedImages, as_json: bo
 
 
 @tasks.command("verify")
-@click.argument("file", type=_FILE)
+@click.argument("file")
 @shared("dataset", *WORDS, "split")
 @shared(*CONFIGURATION, "cache-dir", "json")
 @click.pass_context
 def verify(
     context: click.Context,
     /,
-    file: Path,
+    file: str,
     as_json: bool,
     **_: Any,
 ) -> None:
@@ -146,7 +146,7 @@ def verify(
 
 
 @tasks.command("export")
-@click.argument("file", type=_FILE)
+@click.argument("file")
 @click.argument("output", type=_FILE)
 @shared("dataset", *WORDS, "split")
 @shared(*CONFIGURATION, "cache-dir", "force")
@@ -154,7 +154,7 @@ def verify(
 def export(
     context: click.Context,
     /,
-    file: Path,
+    file: str,
     output: Path,
     force: bool,
     **_: Any,

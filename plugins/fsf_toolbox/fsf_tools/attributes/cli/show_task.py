@@ -26,7 +26,7 @@ _FILE = click.Path(path_type=Path)
 
 
 @command("show")
-@click.argument("file", type=_FILE, required=False)
+@click.argument("file", required=False)
 @click.option(
     "--task",
     "number",
@@ -56,7 +56,7 @@ _FILE = click.Path(path_type=Path)
 def show_task(  # noqa: PLR0913 - a parameter per option
     context: click.Context,
     /,
-    file: Path | None,
+    file: str | None,
     number: int,
     output: Path | None,
     shown_queries: int,
@@ -117,10 +117,11 @@ def show_task(  # noqa: PLR0913 - a parameter per option
     click.echo(f"{path}: {called} {number} of {tasks.sampler}{placebo}")
 
 
-def _is_folder_or_name(file: Path) -> bool:
-    """Whether a path is that of a folder, or may be the name of a task set, as in ``cub/NAME``."""
-    named = not file.is_absolute() and len(file.parts) == len(("DATA", "NAME"))
-    return file.is_dir() or (named and not file.exists())
+def _is_folder_or_name(file: str) -> bool:
+    """Whether a text is that of a folder, or may be the name of a task set, as in ``cub/NAME``."""
+    path = Path(file)
+    named = not path.is_absolute() and len(path.parts) == len(("DATA", "NAME"))
+    return path.is_dir() or (named and not path.exists())
 
 
 def _print_sets(*, as_json: bool) -> None:
@@ -140,16 +141,16 @@ def _print_sets(*, as_json: bool) -> None:
         render.print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
-def _print_datasheet(file: Path, *, as_json: bool) -> None:
+def _print_datasheet(file: str, *, as_json: bool) -> None:
     from fsf_tools.publishing import datasheet
-    from fsframework.api.running import load_run
+    from fsframework.api.running import load_run, packaged
     from fsframework.cli import render
 
-    run = load_run(file)
+    run = load_run(packaged(file, installed=True))
     if as_json:
         render.print_json(run.record.to_json())
     else:
-        render.print_table(("", str(file)), datasheet(run))
+        render.print_table(("", file), datasheet(run))
 
 
 def _as_json(number: int, task: TaskSet, pool: ImagePool) -> dict[str, Any]:
