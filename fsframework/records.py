@@ -495,7 +495,8 @@ class RunRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
-        raw: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_plain)
+        # msgspec alone leaves out what a record that was read does not have.
+        raw: dict[str, Any] = msgspec.to_builtins(dataclasses.asdict(self), enc_hook=_plain)
         raw["estimates"] = {name: e.to_json() for name, e in self.estimates.items()}
         return raw
 

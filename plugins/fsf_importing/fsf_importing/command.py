@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -220,7 +221,7 @@ def _print(read: Checkpoint, found: Deviation | None, run: Run | None) -> None:
     )
     for note in run.record.notes:
         click.echo(f"note: {note}")
-    click.echo(f"evaluate it: fsf run --model {run.folder}")
+    click.echo(f"evaluate it: fsf run --model {shlex.quote(str(run.folder))}")
     click.echo(f"run: {run.folder}")
 
 

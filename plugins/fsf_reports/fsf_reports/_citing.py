@@ -6,18 +6,19 @@ printed.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsframework.api.session import Workspace
-from fsframework.errors import RecordError
+from fsframework.api.components import Registry, component
+from fsframework.api.session import Workspace, open_session
+from fsframework.errors import FsfError, PluginError, RecordError
 
 if TYPE_CHECKING:
     from fsf_reports._report import Reportable
@@ -122,10 +123,12 @@ def citations(records: Iterable[Mapping[str, Any]], data: Mapping[str, str] | No
     found: dict[str, _Reference] = {}
     versions: dict[str, str] = {}
     silent: dict[str, None] = {}
+    registry = open_session(progress=False).registry
     for record in records:
         versions |= _versions(record)
         for plugin in _plugins(record):
-            references, of = list(_declared(plugin, record)), f"{plugin['kind']} {plugin['name']}"
+            of = f"{plugin['kind']} {plugin['name']}"
+            references = list(_declared(plugin, record, registry))
             for reference in references:
                 _add(found, reference, of)
             if not references:
@@ -192,19 +195,26 @@ def _of_intervals(record: Mapping[str, Any]) -> Iterator[tuple[_Reference, str]]
             yield reference, f"intervals {estimate['estimator']}"
 
 
-def _declared(plugin: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[_Reference]:
+def _declared(
+    plugin: Mapping[str, Any], record: Mapping[str, Any], registry: Registry
+) -> Iterator[_Reference]:
     """Yield the publications that an installed plugin declares; none for a file of one's own."""
-    module, _, name = plugin["target"].partition(":")
+    known = {one.name: one.target for one in registry.plugins(plugin["kind"])}
+    # A record of somebody else must not choose what is imported.
+    if known.get(plugin["name"]) != plugin["target"]:
+        return
     try:
-        declared = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError):
+        declared = registry.load(plugin["kind"], plugin["name"])
+    except PluginError:
         return
     pattern = _DATA if plugin["kind"] == "dataset" else _PAPER
     for source in _SOURCE.findall(inspect.getdoc(declared) or ""):
         yield from _parsed(pattern, " ".join(source.split()))
-    component = record["components"].get(plugin["kind"])
-    if hasattr(declared, "sources") and component and component["name"] == plugin["name"]:
-        yield from _parsed(pattern, declared.sources(component["options"]))
+    used = record["components"].get(plugin["kind"])
+    if hasattr(declared, "sources") and used and used["name"] == plugin["name"]:
+        with suppress(FsfError):  # it has other options now
+            made = component(registry, plugin["kind"], {**used["options"], "name": used["name"]})
+            yield from _parsed(pattern, declared.sources(made.to_json()))
 
 
 def _parsed(pattern: re.Pattern[str], text: str) -> Iterator[_Reference]:
@@ -227,7 +237,7 @@ def _software(versions: Mapping[str, str]) -> str:
     return (
         "% this software\n@software{fsframework,\n  author = {{The fsframework authors}},\n"
         "  title = {{fsframework: how much few-shot image classifiers lean on spurious "
-        f"attributes}}}},\n  version = {{{version}}},\n  year = {{2026}},\n"
+        f"attributes}}}},\n  version = {{{_escaped(version)}}},\n  year = {{2026}},\n"
         f"  note = {{{_escaped(told)}}}\n}}"
     )
 

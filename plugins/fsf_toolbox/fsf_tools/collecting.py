@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
@@ -103,13 +104,16 @@ def _how_to_submit(folder: Path) -> str:
         record = run.record
         dataset, named = record.components["dataset"], _task_set_of(record)
         data = dataset.name if dataset.argument is None else f"{dataset.name}:PATH"
-        given = (n for n, origin in dataset.origins.items() if n != "name" and origin != "default")
-        for option in sorted(given):
-            data += f" -o {shlex.quote(f'dataset.{option}={dataset.options[option]}')}"
-        command = f"    fsf run --method NAME --dataset {data} --task-file {named or run.name}"
+        words = ["fsf", "run", "--method", "NAME", "--dataset", data]
+        for option, value in sorted(dataset.options.items()):
+            if dataset.origins.get(option, "default") != "default":
+                words += ["-o", f"dataset.{option}={value}"]
+        command = shlex.join([*words, "--task-file", named or run.name])
         tasks = tuple(arm.digest for arm in record.arms.values())
-        commands[tasks] = command if named else commands.get(tasks, command)
-    return _HOW.format(commands="\n".join(sorted(commands.values())))
+        if command.isprintable():  # a line end would end the lines of code
+            commands[tasks] = command if named else commands.get(tasks, command)
+    lines = [f"    {command}" for command in sorted(commands.values())]
+    return _HOW.format(commands="\n".join(lines))
 
 
 def _opened(runs: Iterable[str | Path], runs_dir: str | Path | None) -> Iterator[fsf.Run | _Unread]:
@@ -162,6 +166,10 @@ def check_result(run: fsf.Run, session: Session) -> None:
         FsfError: it does not; the message names the run or the file.
     """
     record, folder = run.record, run.folder
+    if not re.fullmatch(r"\w[\w.-]*", run.name):
+        raise DataError(
+            f"{folder}: rename the folder; its name must consist of letters, digits, '-', '_' and '.'"
+        )
     if record.status == "unfinished":
         raise DataError(
             f"{folder}: is unfinished; run the command that made it again to finish it, or to see "

@@ -79,6 +79,9 @@ def entry_of(run: Run, *, weights: bool) -> Entry:
         raise RecordError(f"{run.folder}: is unfinished; run the same command again to resume")
     wanted = (_RECORD, _CURVE, _WEIGHTS) if weights else (_RECORD, _CURVE)
     files = {name: run.folder / name for name in wanted if (run.folder / name).is_file()}
+    for file in (run.folder, *files.values()):
+        if file.is_symlink():
+            raise RecordError(f"{file}: is a link; what it leads to is not copied to a tracker")
     return Entry(
         name=run.name,
         fingerprint=record.fingerprint,
@@ -103,7 +106,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
             yield name, str(record.settings[name])
     environment = record.environment
     for name in ("fsframework", "python", "torch", "numpy"):
-        yield f"version.{name}", vars(environment)[name]
+        yield f"version.{name}", getattr(environment, name)
     for plugin in record.plugins:
         yield f"version.{plugin.distribution}", plugin.version
 

@@ -49,7 +49,7 @@ class Provenance(Section):
 
 def _command(run: ReportedRun) -> str:
     if run.record["imported"]:
-        return f"# {run.label}: imported from {run.record['imported']['source']}"
+        return " ".join(f"# {run.label}: imported from {run.record['imported']['source']}".split())
     return " ".join(["fsf run", *_options(run.record["given"])])
 
 
@@ -82,11 +82,15 @@ def _nested(key: str, value: Any) -> Iterator[str]:
         for option, one in value.items():
             yield from _nested(f"{key}.{option}" if option != "name" else key, one)
     elif isinstance(value, list):
-        yield f"-o {key}={shlex.quote(json.dumps(value))}"
+        yield _option(key, json.dumps(value))
     elif isinstance(value, bool):
-        yield f"-o {key}={str(value).lower()}"
+        yield _option(key, str(value).lower())
     elif value is not None:
-        yield f"-o {key}={shlex.quote(str(value))}"
+        yield _option(key, str(value))
+
+
+def _option(key: str, value: str) -> str:
+    return f"-o {shlex.quote(f'{key}={value}')}"
 
 
 def _python(runs: ReportedRuns) -> str:

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from fsf_reports.interfaces import ReportedRuns, Section
 from fsf_reports.values import Block, Listing, Text
+from fsframework.values import read_file
 
 __all__ = ["Submission"]
 
-_FILE = "SUBMIT.md"
+_FILE, _MOST_BYTES = "SUBMIT.md", 1 << 20
 
 
 class Submission(Section):
@@ -23,9 +24,9 @@ class Submission(Section):
         """Return the text and the files of outcomes; nothing where the runs are no collection."""
         folders = {run.folder.parent for run in runs}
         file = next(iter(folders)) / _FILE
-        if len(folders) > 1 or not file.is_file():
+        if len(folders) > 1 or not file.is_file() or file.is_symlink():
             return
-        for part in file.read_text(encoding="utf-8").split("\n\n"):
+        for part in read_file(file, _MOST_BYTES).decode("utf-8", "replace").split("\n\n"):
             if part.startswith("    "):
                 yield Listing("", "\n".join(line.strip() for line in part.splitlines()), "shell")
             elif part.strip():

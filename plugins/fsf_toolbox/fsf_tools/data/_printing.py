@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def run_command(dataset: str, *, words: bool, plugins: Sequence[Path] = ()) -> s
     Args:
         words: whether its images have words; otherwise they are detected.
     """
-    found = f"fsf run --dataset {dataset}"
+    found = f"fsf run --dataset {shlex.quote(dataset)}"
     if words:
         return found
     detected = words_of_pixels(open_session(plugins=plugins, progress=False).registry)
