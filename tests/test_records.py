@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from fsframework.records import (
     TrainingRecord,
     list_records,
 )
-from fsframework.values import Contrast, Estimate
+from fsframework.values import Contrast, Estimate, digest_of
 
 
 def estimate(value: float, statistic: str = "acc", arm: str = "random") -> Estimate:
@@ -98,6 +100,52 @@ def test_a_damaged_record_says_so(
     raw = json.loads((tmp_path / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps(change(raw)))  # type: ignore[operator]
     with pytest.raises(RecordError, match=message):
+        RunRecord.load(tmp_path)
+
+
+_SEED, _USAGE = ("settings", "training_seed"), ("usage", "tokens")
+_STAGE, _OPTION = ("stages", 0, "options"), ("components", "method", "options", "x")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        *((("arms", name), {}) for name in ("../../x", "/etc/x", "a b", "x`y", "", "x\n")),
+        *((("components", role, "name"), "x; rm -rf ~ #") for role in ("dataset", "method")),
+        *((("plugins", 0, "files", name), "d") for name in ("../x.py", "/etc/x.py", "x/y.py", "x")),
+        *((_SEED, wrong) for wrong in ([], "3", 2.5, -1, 10**30, math.nan)),
+        *((("settings", "level"), wrong) for wrong in (None, 0, 1, "0.95", ...)),
+        *((("settings", "attributes"), wrong) for wrong in (3, ["a"], {})),
+        *((_USAGE, wrong) for wrong in (-1, math.inf, math.nan)),
+        *((_STAGE, wrong) for wrong in ({}, {"steps": "3"}, {"steps": {"x": []}}, [])),
+        *((_OPTION, wrong) for wrong in (10**30, math.nan)),
+        (("given", "x=__import__('os')"), 1),
+        (("components", "sampler"), ...),
+        (("contrast", "tested"), "none"),
+        (("arms", "random", "given_options"), ["none"]),
+        (("arms", "random", "n_tasks"), -1),
+        (("timings", "tasks"), -1),
+        (("created",), "yesterday"),
+        (("statistics", "a b"), "x"),
+        (("environment", "threads"), -1),
+    ],
+)
+def test_what_no_record_says_is_refused_where_it_is_read(
+    tmp_path: Path, record: RunRecord, place: tuple[Any, ...], value: object
+) -> None:
+    record.save(tmp_path)
+    raw = json.loads((tmp_path / "run.json").read_text())
+    raw.pop("digest")
+    node = raw
+    for key in place[:-1]:
+        node = node[key]
+    if value is ...:
+        del node[place[-1]]
+    else:
+        node[place[-1]] = value
+    digest = digest_of("record", json.dumps(raw, sort_keys=True))
+    (tmp_path / "run.json").write_text(json.dumps({**raw, "digest": digest}))
+    with pytest.raises(RecordError, match=r"run\.json: cannot be read"):
         RunRecord.load(tmp_path)
 
 

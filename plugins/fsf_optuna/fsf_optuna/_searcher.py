@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fsf_tools.searcher import Range, Search, Searcher, Space, State, Trial
+from fsframework.errors import DataError
 from fsframework.interfaces.checks import check_at_least
+from fsframework.values import read_file
 
 if TYPE_CHECKING:
     import optuna
@@ -175,15 +179,50 @@ def _opened(file: Path, pruner: optuna.pruners.BasePruner | None = None) -> optu
 
     # Unlike Optuna's own locks, the system releases this one when its process dies.
     lock: Any = FileLock(f"{file}.lock")
-    storage = JournalStorage(JournalFileBackend(str(file), lock_obj=lock))
-    with _quietly():
-        return optuna.create_study(
-            storage=storage,
-            study_name="search",
-            load_if_exists=True,
-            direction="maximize",
-            pruner=pruner,
-        )
+    with lock:
+        _check_journal(file)
+    try:
+        with _quietly():
+            storage = JournalStorage(JournalFileBackend(str(file), lock_obj=lock))
+            return optuna.create_study(
+                storage=storage,
+                study_name="search",
+                load_if_exists=True,
+                direction="maximize",
+                pruner=pruner,
+            )
+    except (KeyError, TypeError, ValueError, AssertionError) as error:
+        raise _damaged(file, f"Optuna cannot read it: {type(error).__name__}: {error}") from None
+
+
+def _check_journal(file: Path) -> None:
+    """Check that each line of a journal is an object, and drop a last one that was not finished.
+
+    A killed process leaves such a line; Optuna would write the next one behind it.
+
+    Raises:
+        DataError: another line is damaged.
+    """
+    if not file.exists():
+        return
+    content = read_file(file)
+    *lines, torn = content.split(b"\n")
+    if torn:
+        os.truncate(file, len(content) - len(torn))
+    for number, line in enumerate(lines, start=1):
+        try:
+            is_object = isinstance(json.loads(line), dict)
+        except ValueError:
+            is_object = False
+        if not is_object:
+            raise _damaged(file, f"line {number:,} is not one that Optuna has written")
+
+
+def _damaged(file: Path, reason: str) -> DataError:
+    return DataError(
+        f"{file}: this journal of a search is damaged ({reason}); remove it, and the same command "
+        "tries again what it held"
+    )
 
 
 @contextmanager
@@ -209,6 +248,7 @@ def study(file: str | Path) -> Any:
 
     Raises:
         FileNotFoundError: the file does not exist.
+        DataError: it is damaged.
     """
     path = Path(file)
     if not path.is_file():

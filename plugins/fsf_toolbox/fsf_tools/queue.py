@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -30,6 +30,8 @@ from fsframework.launchers.calls import text_of
 from fsframework.values import atomic_write, read_file
 
 __all__ = ["Ended", "Item", "SweepFolder", "run_items"]
+
+_Form = TypeVar("_Form")
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,10 +49,23 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
     status: Literal["finished", "failed", "stopped", "busy"]
     reason: str = ""
-    run: str = ""
+    run: Annotated[str, msgspec.Meta(pattern=r"\A[^/\\\0]*\Z")] = ""
     reused: bool = False
     seconds: float = 0.0
     time: float = 0.0
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """What a line of a log says; a line says some of it."""
+
+    text: str = ""
+    begins: str | None = None
+    stage: str | None = None
+    done: int = 0
+
+
+Key = Annotated[str, msgspec.Meta(pattern=r"\A[\w-]+\Z")]
+"""Of an experiment, which its files are named after."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +143,7 @@ class SweepFolder:
         """
         path = self._list(name)
         try:
-            return msgspec.json.decode(read_file(path), type=dict[str, str])
+            return msgspec.json.decode(read_file(path), type=dict[Key, str])
         except FileNotFoundError:
             raise RecordError(f"{path}: no such sweep") from None
         except (OSError, ValueError) as error:
@@ -139,9 +154,8 @@ class SweepFolder:
 
     def ended(self, key: str) -> Ended | None:
         """Return how the last attempt ended; ``None`` if it has not, or its run is gone."""
-        try:
-            found = msgspec.convert(self._told(key)[-1], Ended)
-        except (IndexError, ValueError):
+        found = next(iter(self._told(key, Ended, last=True)), None)
+        if found is None:
             return None
         if found.run and not (self.runs / found.run / "run.json").is_file():
             return None
@@ -161,8 +175,7 @@ class SweepFolder:
 
     def doing(self, key: str) -> str:
         """Return what the log says last."""
-        told = self._told(key)
-        return str(told[-1].get("text", "")) if told else ""
+        return next((line.text for line in self._told(key, _Line, last=True)), "")
 
     def began_with(self, key: str) -> list[tuple[str, int]]:
         """Return the stages of the last attempt, and what of each an earlier one had done.
@@ -170,20 +183,21 @@ class SweepFolder:
         An attempt that got on leaves less to do: the next one begins with something else.
         """
         found: list[tuple[str, int]] = []
-        for told in self._told(key):
-            if "begins" in told:
+        for line in self._told(key, _Line):
+            if line.begins is not None:
                 found = []
-            elif "stage" in told:
-                found.append((told["stage"], told["done"]))
+            elif line.stage is not None:
+                found.append((line.stage, line.done))
         return found
 
-    def _told(self, key: str) -> list[dict[str, Any]]:
-        """Return what each whole line of the log says."""
-        found = []
+    def _told(self, key: str, form: type[_Form], *, last: bool = False) -> list[_Form]:
+        """Return what each whole line of the log says, or the last one, if it has this form."""
+        whole, found = list[bytes](), []
         with suppress(OSError):
-            for line in read_file(self.log(key)).splitlines():
-                with suppress(ValueError):
-                    found.append(msgspec.json.decode(line, type=dict[str, Any]))
+            whole = read_file(self.log(key)).splitlines()
+        for line in whole[-1:] if last else whole:
+            with suppress(ValueError):
+                found.append(msgspec.json.decode(line, type=form))
         return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from fsframework.api.running import Run, load_run, run_resolved
 from fsframework.api.session import Session, open_session
 from fsframework.cli.options import option_leaves
 from fsframework.errors import DataError, FsfError, OptionError, PluginError, RecordError, argument
-from fsframework.values import Estimate, digest_of, html_table, text_table
+from fsframework.values import Estimate, digest_of, html_table, read_file, text_table
 
 __all__ = ["Checked", "Repetition", "repeat_run"]
 
@@ -222,7 +223,7 @@ def _copy_of(run: Run, file: str, copies: Mapping[str, str]) -> Path:
         copy = run.folder / "code" / name
         if name.rpartition("-")[0] != stem:
             continue
-        if not copy.is_file() or digest_of(copy.read_bytes()) != digest:
+        if not copy.is_file() or digest_of(read_file(copy)) != digest:
             raise DataError(f"{copy}: is missing, or is not what the run wrote")
         return copy
     raise DataError(f"{run.folder}: has no copy of {file}; give it as a plugin file")
@@ -238,11 +239,14 @@ def _device_of(run: Run) -> str:
 
 @contextmanager
 def _threads(number: int) -> Iterator[None]:
-    """Compute with a number of threads, since sums depend on it; 0 leaves it as it is."""
+    """Compute with a number of threads, since sums depend on it; 0 leaves it as it is.
+
+    More than this machine has cores would only make it slow, or fail.
+    """
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(number or before)
+    torch.set_num_threads(min(number, os.cpu_count() or 1) or before)
     try:
         yield
     finally:

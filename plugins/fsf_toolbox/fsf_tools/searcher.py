@@ -108,4 +108,5 @@ class Searcher(Configurable, ABC, kind="searcher"):
 
         Raises:
             OptionError: the searcher cannot search this space.
+            DataError: the file is damaged.
         """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
@@ -34,7 +34,7 @@ from fsframework.api.session import Advance, Reporter, Session, Workspace
 from fsframework.errors import DataError, FsfError, OptionError, UnknownPlugin, argument, refusal
 from fsframework.interfaces.launcher import Launcher
 from fsframework.launchers.calls import text_of
-from fsframework.values import atomic_write, digest_of
+from fsframework.values import atomic_write, digest_of, read_file
 
 if TYPE_CHECKING:
     from fsframework.api.training import Epoch
@@ -352,6 +352,20 @@ class SearchedSweep:
         return found + [state_of(name, "cannot run", reason) for name, reason in wrong]
 
 
+class _Facts(TypedDict):
+    """What a run keeps of a search."""
+
+    searcher: dict[str, Any]
+    space: dict[str, str]
+    objective: str
+    split: str
+    configurations: int
+    trials: int
+    stopped: int
+    failed: int
+    best: float | None
+
+
 @dataclass(frozen=True)
 class _Chosen:
     """What came of a study.
@@ -391,7 +405,7 @@ class _Chosen:
         """Number of different configurations that were tried."""
         return len({canonical(dict(one.values)) for one in self.trials})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> _Facts:
         """Return what a run keeps of it."""
         states = [one.state for one in self.trials]
         return {
@@ -407,7 +421,7 @@ class _Chosen:
         }
 
 
-def _sentences(facts: Mapping[str, Any]) -> tuple[str, str]:
+def _sentences(facts: _Facts) -> tuple[str, str]:
     """Return what every table says of a search, and what else a reader may want to know."""
     options = {**facts["searcher"]}
     name = options.pop("name")
@@ -430,7 +444,9 @@ def _keep(run: Run, chosen: _Chosen) -> None:
     """Write into a run how its options were chosen; a longer search replaces a shorter one."""
     record, key, facts = run.record, chosen.study.key, chosen.to_json()
     file = run.folder / SEARCHES
-    known = msgspec.json.decode(file.read_bytes()) if file.exists() else {}
+    known: dict[str, _Facts] = {}
+    with suppress(OSError, ValueError):  # none, or damaged, and then it is written again
+        known = msgspec.json.decode(read_file(file), type=dict[str, _Facts])
     caution, note = _sentences(facts)
     if known.get(key) == facts and caution in record.cautions:
         return

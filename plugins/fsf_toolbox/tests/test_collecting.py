@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import fsframework
 from fsf_tools import add_results
+from fsframework.values import digest_of
 from tests.conftest import Fsf
 from tests.toys import image_folder
 
@@ -32,6 +34,13 @@ def changed(run: fsframework.Run, name: str, **changes: Any) -> Path:
     shutil.copytree(run.folder, folder)
     dataclasses.replace(run.record, **changes).save(folder)
     return folder
+
+
+def seal(file: Path, raw: dict[str, Any]) -> None:
+    """Write a record with the digest of its values, whatever these are."""
+    raw.pop("digest", None)
+    digest = digest_of("record", json.dumps(raw, sort_keys=True))
+    file.write_text(json.dumps({**raw, "digest": digest}))
 
 
 def test_runs_are_copied_whole_and_once_and_shown_with_how_to_submit(
@@ -159,9 +168,100 @@ def test_what_a_record_says_is_what_its_files_give(
         changed(runs[0], "tasks", estimates={
             **record.estimates, "wacc-gap": dataclasses.replace(gap, n_tasks=5000)}),
         changed(runs[0], "images", digests={**record.digests, "pool": "0" * 64}),
-        changed(runs[0], "no-data", components={"method": record.components["method"]}),
-        changed(runs[0], "no-level", settings={}),
     ]  # fmt: skip
     told = add_results(forged, tmp_path / "results")
     assert all(told.values())
     assert not list((tmp_path / "results").glob("*/run.json"))
+
+
+OWN = """
+from fsframework.interfaces import FewShotMethod
+class Mine(FewShotMethod):
+    def scores(self, support, query):
+        return -(query[:, :, None] - support.mean(2)[:, None]).square().sum(-1)
+"""
+
+
+def test_nothing_but_what_a_record_lists_is_copied_and_no_link_is_followed(tmp_path: Path) -> None:
+    secret, plugin = tmp_path / "id_rsa", tmp_path / "mine.py"
+    secret.write_text("a key")
+    plugin.write_text(OWN)
+    run = fsframework.run(method="mine", plugins=[plugin], **SETTING)
+    [code] = (run.folder / "code").iterdir()
+    for name in ("outcomes-x.parquet", "tasks-x.safetensors", "code/evil.py"):
+        (run.folder / name).symlink_to(secret)
+    (run.folder / "code/large.bin").write_bytes(bytes(2**20))
+    assert add_results([run.folder], tmp_path / "results") == {run.name: ""}
+    copies = {one for one in (tmp_path / "results" / run.name).rglob("*") if one.is_file()}
+    listed = {"run.json", "images.parquet", "words.parquet", code.name}
+    arms = {f"{arm}-{end}" for arm in ("tasks", "outcomes") for end in ("random", "biased")}
+    assert {one.name for one in copies} - listed == {
+        f"{name}.{'parquet' if name[0] == 'o' else 'safetensors'}" for name in arms
+    }
+    assert fsframework.load_run(tmp_path / "results" / run.name).outcomes.keys() == run.tasks.keys()
+    assert not any(one.is_symlink() or one.read_bytes() == b"a key" for one in copies)
+
+    def link(place: Path) -> None:
+        there = tmp_path / f"moved-{place.name}"
+        place.rename(there)
+        place.symlink_to(there)
+
+    for number, name in enumerate(
+        ("outcomes-biased.parquet", "tasks-biased.safetensors", "images.parquet", "words.parquet",
+         f"code/{code.name}", "code", "."),
+    ):  # fmt: skip
+        theirs = tmp_path / f"theirs/linked-{number}"
+        shutil.copytree(run.folder, theirs, symlinks=True)
+        link(theirs / name)
+        (told,) = add_results([theirs], tmp_path / "others").values()
+        assert "link" in told, name
+    theirs = tmp_path / "theirs/edited"
+    shutil.copytree(run.folder, theirs, symlinks=True)
+    (theirs / "code" / code.name).write_text("a key")
+    (told,) = add_results([theirs], tmp_path / "others").values()
+    assert code.name in told
+    assert not list((tmp_path / "others").glob("*/*"))
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (("components", "dataset", "name"), "planted; rm -rf ~ #"),
+        (("components", "method", "name"), "`ls`"),
+        (("plugins", 0, "kind"), "a b"),
+    ],
+)
+def test_a_name_that_no_component_has_is_refused_where_the_record_is_read(
+    fsf: Fsf, tmp_path: Path, place: tuple[Any, ...], name: str
+) -> None:
+    run = fsframework.run(method="ncc", **SETTING)
+    raw = json.loads((run.folder / "run.json").read_text())
+    node = raw
+    for key in place[:-1]:
+        node = node[key]
+    node[place[-1]] = name
+    seal(run.folder / "run.json", raw)
+    done = fsf("results", "add", run.name, "--to", "results")
+    assert done.returncode == 2
+    assert "run.json: cannot be read" in done.stderr
+    assert not (tmp_path / "results").exists() or not list((tmp_path / "results").iterdir())
+
+
+def test_the_command_to_submit_is_safe_to_run_whatever_options_and_folders_are(
+    tmp_path: Path,
+) -> None:
+    odd = "a b'; touch evil #"
+    run = fsframework.run(method="ncc", **SETTING)
+    data = dataclasses.replace(
+        run.record.components["dataset"],
+        options={**run.record.components["dataset"].options, "note": odd},
+        origins={"note": "call"},
+    )
+    forged = changed(run, "forged", components={**run.record.components, "dataset": data})
+    assert add_results([forged], tmp_path / "results") == {"forged": ""}
+    [line] = [one for one in (tmp_path / "results/SUBMIT.md").read_text().splitlines()
+              if one.startswith("    fsf run")]  # fmt: skip
+    assert f"dataset.note={odd}" in shlex.split(line, comments=True)
+    renamed = run.folder.with_name("x; touch evil")
+    run.folder.rename(renamed)
+    assert "rename" in add_results([renamed], tmp_path / "results")[renamed.name]
