@@ -9,6 +9,8 @@ import pytest
 
 import fsframework as fsf_api
 from fsf_optuna import OptunaSearcher, study
+from fsf_tools.searcher import Range
+from fsframework.errors import DataError
 from fsframework.records import RunRecord
 from fsframework.testing import check_component, parametrize_with_checks
 from tests.forked import started
@@ -285,3 +287,35 @@ def test_what_cannot_be_searched_is_refused(fsf, folder, words, told):
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (folder / "runs").exists()
+
+
+def journal_of(folder):
+    """The journal of a search of two trials that have ended, and of one that was begun."""
+    file = folder / "study.jsonl"
+    space = {"x": Range(0, 1)}
+    search = OptunaSearcher(sampler="random").open(file, space)
+    for number in range(2):
+        search.begin(number)
+        search.end(number, "finished", score=0.5)
+    return file, space
+
+
+def test_a_journal_whose_last_line_was_not_finished_goes_on(tmp_path):
+    file, space = journal_of(tmp_path)
+    whole = file.read_bytes()
+    for torn in (b'{"op_code": 4, "wor', b"{", b"\0" * 40):
+        file.write_bytes(whole + torn)
+        search = OptunaSearcher(sampler="random").open(file, space)
+        assert [trial.number for trial in search.trials()] == [0, 1]
+        search.begin(2)
+        search.end(2, "finished", score=0.25)
+        assert len(OptunaSearcher(sampler="random").open(file, space).trials()) == 3
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b"[]", b"\0", b'{"op_code": 99}', b"{}"])
+def test_a_damaged_journal_is_named_with_what_to_do(tmp_path, line):
+    file, space = journal_of(tmp_path)
+    first, *rest = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([first, line + b"\n", *rest]))
+    with pytest.raises(DataError, match=r"study\.jsonl: .*damaged.*remove it"):
+        OptunaSearcher(sampler="random").open(file, space)

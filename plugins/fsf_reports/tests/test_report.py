@@ -341,6 +341,26 @@ def test_the_command_cites_what_a_run_used(fsf: Any, methods: Runs) -> None:
     assert fsf("cite", "no-such-run").returncode == 2
 
 
+def test_a_record_chooses_no_module_to_import_and_no_command(
+    fsf: Any, methods: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "evil.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    record = methods["ncc"].record
+    evil = [PluginRecord("method", name, "evil:Mine", "fsf-x", "1") for name in ("ncc", "mine")]
+    given = {"method": {"name": "ncc", "x; touch made #": "y"}, "dataset": "planted\ntouch made"}
+    stranger = tmp_path / "runs" / "theirs"
+    dataclasses.replace(record, plugins=tuple(evil), given=given).save(stranger)
+    assert fsf("cite", "theirs").returncode == 0
+    runs = fsf_reports.report(fsframework.load_run(stranger), progress=False,
+                              sections=["provenance"]).page.runs  # fmt: skip
+    [command] = [
+        b.text for b in Provenance().blocks(runs) if getattr(b, "title", "") == "Command line"
+    ]
+    assert "touch" not in shlex.split(command)
+    assert not [*tmp_path.rglob("imported"), *tmp_path.rglob("made")]
+
+
 def test_first_party_sources_have_full_names(fsf: Any, methods: Runs, tmp_path: Path) -> None:
     """The publication of a new plugin needs an entry in ``references.bib``."""
     record, registry = methods["ncc"].record, Registry()

@@ -101,6 +101,6 @@ def test_a_datasheet_says_what_a_paper_needs(fsf: Fsf) -> None:
 
 
 def test_other_images_are_refused(fsf: Fsf) -> None:
-    done = fsf("run", "--method", "ncc", "--tasks-named", "cub/fewstab-5w1s-v1")
+    done = fsf("run", "--method", "ncc", "--task-file", "cub/fewstab-5w1s-v1")
     assert done.returncode == 2
     assert "--task-file cub/fewstab-5w1s-v1: these tasks were drawn from other data" in done.stderr

@@ -68,6 +68,11 @@ def test_runs_are_copied_whole_and_once_and_shown_with_how_to_submit(
     file = f"{runs[0].name}/outcomes-biased.parquet"
     for told in ("Write to the birds group.", f'href="results/{file}"', ">letter<"):
         assert told in text
+    (tmp_path / "id_rsa").write_text("a key\n")
+    (folder / "SUBMIT.md").unlink()
+    (folder / "SUBMIT.md").symlink_to(tmp_path / "id_rsa")
+    page = fsf("report", "results", "--section", "submission", "--output", "linked.html")
+    assert "a key" not in (tmp_path / "linked.html").read_text(), page.stderr
     alone = fsf("report", runs[0].name, "--section", "submission", "--output", "alone.html")
     assert alone.returncode == 0, alone.stderr
     assert "birds group" not in (tmp_path / "alone.html").read_text()

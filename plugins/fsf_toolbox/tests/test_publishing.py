@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import fsframework
+from fsframework.errors import DataError
 from tests.conftest import Fsf
 from tests.toys import image_folder
 
@@ -234,3 +238,94 @@ def test_no_folder_of_the_machine_is_published(fsf: Fsf, tmp_path: Path) -> None
     copies = [*tmp_path.glob("site/**/run.json"), *tmp_path.glob("results/*/run.json")]
     assert len(copies) == 2
     assert not any("of alice" in copy.read_text() for copy in copies)
+
+
+def test_a_name_means_what_is_installed_and_a_folder_here_is_given_as_one(
+    fsf: Fsf, tmp_path: Path, install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = "toy/fewstab-3w1s-v1", "toy/fewstab-3w1s-v2"
+    for name, seed in ((own, "0"), (other, "1")):
+        done(fsf, "tasks", "publish", name, *TO, *DATA, *SHAPE, "--seed", seed)
+    sets = tmp_path / "site/fsf-toy/fsf_toy/toy"
+    (tmp_path / "toy").mkdir()
+    shutil.copytree(sets / other.split("/")[1], tmp_path / own)
+    first, second = (fsframework.load_run(sets / one.split("/")[1]).tasks for one in (own, other))
+    # Nothing is installed: a name is no folder, and the sentence says how to give one.
+    refused = fsf("run", *NOTHING, *DATA, "--task-file", own)
+    assert (refused.returncode, f"./{own}" in refused.stderr) == (2, True)
+    install()
+    for given, tasks in ((own, first), (f"./{own}", second), (str(tmp_path / own), second)):
+        _, run = ran(fsf, *NOTHING, *DATA, "--task-file", given)
+        assert run.tasks["biased"].digest == tasks["biased"].digest, given
+        shown = done(fsf, "tasks", "show", given)
+        assert tasks["biased"].digest in shown, given
+    monkeypatch.chdir(tmp_path)
+    planted = {"name": "planted", "n_per_class": 20, "size": 16}
+    with pytest.raises(DataError, match="absolute path"):
+        fsframework.run(method="ncc", dataset=planted, task_file=Path(own), progress=False)
+    shutil.copytree(sets / other.split("/")[1], tmp_path / "toy/none-v1")
+    refused = fsf("run", *NOTHING, *DATA, "--task-file", "toy/none-v1")
+    assert (refused.returncode, "./toy/none-v1" in refused.stderr) == (2, True)
+
+
+def test_a_model_of_an_installed_package_is_not_a_folder_here(
+    fsf: Fsf, tmp_path: Path, install: Any
+) -> None:
+    def trained(seed: str) -> fsframework.Run:
+        quick = ("--recipe", "none", "-o", "training.epochs=1", "-o", "training.steps=1")
+        return ran(fsf, "--method", "protonet", *quick, "--image-size", "16", "--seed", seed,
+                   "--json", *DATA, *SHAPE)[1]  # fmt: skip
+
+    first, second = trained("0"), trained("1")
+    done(fsf, "runs", "publish", first.name, "toy/protonet", *TO)
+    install()
+    shutil.copytree(second.folder, tmp_path / "toy/protonet")
+    start = ("--method", "protonet", "-o", "training.epochs=0", "--image-size", "16")
+    for given, source in (("toy/protonet", first), ("./toy/protonet", second)):
+        for options in (("--model", given), (*start, "--init-from", given)):
+            _, run = ran(fsf, *options, *DATA, *SHAPE, "--json")
+            assert run.record.digests["weights"] == source.record.digests["weights"], options
+
+
+@pytest.mark.parametrize("option", ["seed=1", "strength=0.9"])
+def test_generated_images_of_other_options_are_not_those_of_a_set(fsf: Fsf, option: str) -> None:
+    done(fsf, "tasks", "publish", "toy/random-3w1s-v1", *TO, *DATA, *SHAPE, "--sampler", "random")
+    folder = "site/fsf-toy/fsf_toy/toy/random-3w1s-v1"
+    refused = fsf("run", *NOTHING, *DATA, "-o", f"dataset.{option}", "--task-file", folder)
+    assert (refused.returncode, "other pixels" in refused.stderr) == (2, True), refused.stderr
+    ran(fsf, *NOTHING, *DATA, "--task-file", folder)
+
+
+def test_image_files_may_have_another_size_and_encoding_and_no_other_content(
+    fsf: Fsf, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    for label in "abc":
+        for number in range(6):
+            picture = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+            file = tmp_path / f"images/{label}/{number}.jpg"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(picture).resize((64, 64)).save(file, quality=95)
+    data = ("--dataset", "folder:./images", "--split", "all")
+    done(fsf, "tasks", "publish", "toy/random-3w1s-v1", *TO, *data, *SHAPE, "--sampler", "random")
+    folder = "site/fsf-toy/fsf_toy/toy/random-3w1s-v1"
+    for file in tmp_path.glob("images/*/*.jpg"):
+        Image.open(file).resize((40, 30)).save(file, quality=60)
+    ran(fsf, *NOTHING, *data, "--task-file", folder)
+    files = sorted(tmp_path.glob("images/*/*.jpg"))
+    contents = [file.read_bytes() for file in files]
+    for file, content in zip(files, contents[1:] + contents[:1], strict=True):
+        file.write_bytes(content)
+    for command in (("run", *NOTHING, "--task-file", folder), ("tasks", "verify", folder)):
+        refused = fsf(*command, *data)
+        assert (refused.returncode, "other pixels" in refused.stderr) == (2, True), refused.stderr
+
+
+def test_a_published_model_has_no_file_that_a_link_leads_to(fsf: Fsf, tmp_path: Path) -> None:
+    _, run = ran(fsf, *NOTHING, *DATA, *SHAPE)
+    weights = run.folder / "weights.safetensors"
+    weights.rename(tmp_path / "there")
+    weights.symlink_to(tmp_path / "there")
+    refused = fsf("runs", "publish", run.name, "toy/ncc", *TO)
+    assert (refused.returncode, "is a link" in refused.stderr) == (2, True)
+    assert not (tmp_path / "site/fsf-toy/fsf_toy").exists()

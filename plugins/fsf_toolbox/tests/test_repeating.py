@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -174,3 +175,12 @@ def test_a_run_without_what_it_was_made_from_cannot_be_repeated(fsf: Fsf, tmp_pa
     shutil.rmtree(tmp_path / "runs/source")
     code, _, told = repeated(fsf, model.name)
     assert (code, "source" in told["stderr"]) == (2, True)
+
+
+def test_a_record_asks_for_no_more_threads_than_there_are_cores() -> None:
+    made = fsframework.run(method="ncc", training={"epochs": 0}, **SMALL)
+    many = dataclasses.replace(made.record.environment, threads=100_000)
+    dataclasses.replace(made.record, environment=many).save(made.folder)
+    found = repeat_run(made.folder, progress=False)
+    [threads] = [one for one in found.circumstances if one.name == "threads"]
+    assert int(threads.repeated) <= (os.cpu_count() or 1)

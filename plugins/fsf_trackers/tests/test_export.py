@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 import fsframework as api
+from fsf_trackers.entries import entry_of
 from fsf_trackers.exporting import export_runs
-from fsframework.errors import OptionError
+from fsframework.errors import OptionError, RecordError
 from fsframework.records import RunRecord
 from tests.conftest import Fsf
 
@@ -271,3 +272,13 @@ def test_a_call_takes_runs_and_names(runs: Path, tmp_path: Path) -> None:
     assert [(one.run, one.state) for one in done] == [("trained", "new"), ("early", "refused")]
     assert read_wandb(tmp_path).run.project == "thesis"
     assert os.environ["WANDB_ERROR_REPORTING"] == "false"
+
+
+def test_what_a_link_leads_to_is_not_copied_to_a_tracker(runs: Path) -> None:
+    secret = runs.parent / "id_rsa"
+    secret.write_text("a key")
+    curve = runs / "trained/curve.csv"
+    curve.unlink()
+    curve.symlink_to(secret)
+    with pytest.raises(RecordError, match=r"curve\.csv: is a link"):
+        entry_of(api.load_run(runs / "trained"), weights=False)
