@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fsframework._text import NAME
 from fsframework.interfaces.checks import check_at_least
 from fsframework.interfaces.component import Configurable
 from fsframework.values import ImagePool, TaskSet
@@ -37,6 +39,8 @@ class Control:
         for name, pair in (("arms", self.arms), ("symbols", self.symbols)):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise TypeError(f"{name} of a Control must be two strings, not {pair!r}")
+        if not all(re.fullmatch(NAME, str(arm)) for arm in self.arms):
+            raise ValueError(f"arms of a Control must be lower-case kebab, not {self.arms!r}")
 
 
 class TaskSampler(Configurable, ABC, kind="sampler"):

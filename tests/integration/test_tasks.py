@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -181,3 +182,15 @@ def test_a_task_file_tells_how_many_tasks_and_what_is_left(fsf: Fsf, tmp_path: P
     assert told["distinct_images"] == told["tasks"] * 5 * 20
     assert told["distinct_images"] + told["images_left_over"] == 20 * 40
     assert len(TaskSet.load(tmp_path / "all.safetensors")) == told["tasks"]
+
+
+@pytest.mark.parametrize("arm", ["../../x", "/etc/x", "a b", "x`y`", "x\n"])
+def test_a_file_whose_arm_no_sampler_can_have_is_refused(
+    fsf: Fsf, tmp_path: Path, arm: str
+) -> None:
+    tasks = made(fsf, tmp_path, "--sampler", "random")
+    dataclasses.replace(tasks, arm=arm).save(tmp_path / "t.safetensors")
+    before = {*tmp_path.rglob("*")}
+    done = fsf("run", "--method", "ncc", *DATA, "--task-file", "t.safetensors")
+    assert (done.returncode, "t.safetensors" in done.stderr) == (2, True)
+    assert not [one for one in {*tmp_path.rglob("*")} - before if "runs" in one.parts]

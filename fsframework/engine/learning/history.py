@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from fsframework._files import atomic_write
+from fsframework._files import atomic_write, discard
 from fsframework.errors import OptionError
 from fsframework.records import Epoch
 
@@ -39,7 +38,7 @@ class Curve:
         self._events = folder / "tensorboard" if tensorboard else None
         # Each call rewrites them, so that a resumed run has no epoch twice.
         if self._events is not None:
-            shutil.rmtree(self._events, ignore_errors=True)
+            discard(self._events)
         self._written = 0
 
     def __call__(self, history: Sequence[Epoch]) -> None:

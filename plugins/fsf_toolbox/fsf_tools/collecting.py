@@ -168,7 +168,7 @@ def check_result(run: fsf.Run, session: Session) -> None:
     record, folder = run.record, run.folder
     if not re.fullmatch(r"\w[\w.-]*", run.name):
         raise DataError(
-            f"{folder}: rename the folder; its name must consist of letters, digits, '-', '_' and '.'"
+            f"{folder}: rename the folder; the name of a run has letters, digits, '-', '_' and '.'"
         )
     if record.status == "unfinished":
         raise DataError(

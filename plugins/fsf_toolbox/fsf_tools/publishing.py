@@ -515,8 +515,8 @@ def datasheet(run: Run) -> list[tuple[str, str]]:
     if not record.images_file(run.folder).exists():
         name = _name_of(run.folder)
         raise DataError(
-            f"{name}: has no tasks; if it is a model, fsf runs show {shlex.quote(name)} shows it, and "
-            f"{argument('model', name)} evaluates it"
+            f"{name}: has no tasks; if it is a model, fsf runs show {shlex.quote(name)} shows it, "
+            f"and {argument('model', name)} evaluates it"
         )
     pool = run.pool
     sampler = record.components["sampler"]
