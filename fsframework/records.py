@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -70,17 +69,9 @@ class _Settings(TypedDict, total=False):
     """The settings that are read from records, with their types."""
 
     attributes: str | None
-    class_names: str
-    decoding: str
     image_size: Count | None
     interval: str
     level: Annotated[float, msgspec.Meta(gt=0, lt=1)]
-    placebo: bool
-    precision: str
-    query_batch: str
-    recipe: str | None
-    split: str | None
-    task_file: str | None
     task_seed: Count
     training_seed: Count | None
 
@@ -158,8 +149,7 @@ class StageRecord:
     @property
     def steps(self) -> int:
         """Number of updates per epoch."""
-        steps: int = self.options["steps"]
-        return steps
+        return int(self.options["steps"])
 
     @property
     def init_from(self) -> str | None:
@@ -540,13 +530,15 @@ def _check_values(record: RunRecord) -> None:
     msgspec.convert(record.settings, _Settings)
     for stage in record.stages:
         msgspec.convert(stage.options, _StageOptions)
-    needed = {"arms": {*record.contrast.arms} if record.contrast else set()}
-    if record.status != "imported":
-        evaluated = record.method is not None
-        needed["components"] = {"dataset", "sampler", *(["backbone"] if evaluated else [])}
-        needed["settings"] = {"level", "interval"} if evaluated else set()
+    ran = record.status != "imported"
+    evaluated = ran and record.method is not None
+    needed = {
+        "arms": record.contrast.arms if record.contrast else (),
+        "components": ("dataset", "sampler") * ran + ("backbone",) * evaluated,
+        "settings": ("level", "interval") * evaluated,
+    }
     for where, names in needed.items():
-        if missing := sorted(names - getattr(record, where).keys()):
+        if missing := sorted({*names} - getattr(record, where).keys()):
             raise ValueError(f"{where} lacks {', '.join(missing)}")
     for arm in record.arms.values():
         if {*arm.given_options} - arm.options.keys():
@@ -555,28 +547,6 @@ def _check_values(record: RunRecord) -> None:
         msgspec.convert(name, Name)
         if name != estimate.name:
             raise ValueError(f"{name!r} is the estimate {estimate.name!r}")
-    for key in ("given", "settings", "components", "stages", "statistic_options"):
-        _check_numbers(getattr(record, key), key)
-
-
-def _check_numbers(value: Any, where: str) -> None:
-    """Check that numbers of any depth are finite, and whole ones of 64 bits."""
-    for part in _leaves(value):
-        if isinstance(part, (int, float)) and not (math.isfinite(part) and abs(part) < 2**64):
-            raise ValueError(f"a number of {where} is not finite, or too large")
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    """Yield the values in mappings, lists and records."""
-    if isinstance(value, (ComponentRecord, StageRecord)):
-        value = value.options
-    if isinstance(value, Mapping):
-        value = [*value.values()]
-    if isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _leaves(part)
-    else:
-        yield value
 
 
 def _digest(raw: Mapping[str, Any]) -> str:

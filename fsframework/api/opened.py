@@ -23,14 +23,9 @@ from fsframework.records import read_arms
 from fsframework.values import Arms, ImagePool, TaskSet
 
 __all__ = [
-    "Detection",
-    "OpenedImages",
-    "detection",
-    "draw_tasks",
-    "open_images",
-    "open_tasks",
+    "Detection", "OpenedImages", "detection", "draw_tasks", "open_images", "open_tasks",
     "thumbnails_of",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

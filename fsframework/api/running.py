@@ -40,16 +40,9 @@ if TYPE_CHECKING:
     from fsframework.interfaces.statistic import Statistic
 
 __all__ = [
-    "Run",
-    "Runs",
-    "load_run",
-    "packaged",
-    "packaged_runs",
-    "run",
-    "run_folder",
-    "run_resolved",
+    "Run", "Runs", "load_run", "packaged", "packaged_runs", "run", "run_folder", "run_resolved",
     "runs",
-]
+]  # fmt: skip
 
 _SHOWN = ("acc-random", "wacc-random", "wacc-biased", "wacc-gap")
 """Estimates in a list of runs; of a run without any, the first ones."""
