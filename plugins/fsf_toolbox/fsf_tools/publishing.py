@@ -7,21 +7,19 @@ module in the entry-point group ``fsframework.files``.
 from __future__ import annotations
 
 import dataclasses
-import errno
 import keyword
 import os
 import re
 import shlex
-import shutil
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import packages_distributions
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
+from typing import Any
 
 from fsframework import Description, Run, load_run
 from fsframework.api.imports import ArmRecord, DataRecord, RunRecord, save_import
@@ -29,7 +27,7 @@ from fsframework.api.opened import draw_tasks, thumbnails_of
 from fsframework.api.running import packaged_runs
 from fsframework.api.session import Workspace
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
-from fsframework.values import atomic_write, check_file, digest_of
+from fsframework.values import atomic_write, digest_of, open_file
 
 __all__ = [
     "check_ordinary",
@@ -47,7 +45,6 @@ __all__ = [
 
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*/[a-z0-9]+(-[a-z0-9]+)*"
 _VERSION = r"-v[1-9][0-9]*"
-_LINKED = (errno.ELOOP, errno.ENOTDIR)
 _MOST_CODE = 1 << 24
 """Bytes of a plugin's file."""
 _PLACE = re.compile(r"(?:(?<=^)|(?<=[:=]))(?:/(?!/)|\.{1,2}/|~/).+$")
@@ -239,25 +236,20 @@ def copy_files(run: Run, folder: Path, names: Mapping[str, str]) -> None:
             empty where the caller checks the copy.
 
     Raises:
-        DataError: a file is missing, large, not the one that the run wrote, or a link, which could
-            lead to a file of the user's that was never meant to be copied.
+        DataError: a file is missing or not the one that the run wrote, or a link.
     """
     for name, digest in names.items():
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        file, target = run.folder / name, folder / name
+        check_ordinary(run.folder, file.parent, file)
         try:
-            with _opened_inside(run.folder, name) as source, target.open("wb") as copy:
-                shutil.copyfileobj(source, copy)
+            with open_file(file) as stream:
+                content = stream.read(_MOST_CODE if digest else -1)
         except OSError as error:
-            why = "is a link" if error.errno in _LINKED else error.strerror or error
-            raise DataError(
-                f"{run.folder / name}: cannot be copied ({why}); give a run whose files are in its "
-                "folder"
-            ) from None
-        if digest and (
-            target.stat().st_size > _MOST_CODE or digest_of(target.read_bytes()) != digest
-        ):
-            raise DataError(f"{run.folder / name}: is not what the run wrote")
+            raise DataError(f"{file}: cannot be copied ({error.strerror})") from None
+        if digest and digest_of(content) != digest:
+            raise DataError(f"{file}: is not what the run wrote")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
 
 
 def code_files(record: RunRecord) -> dict[str, str]:
@@ -274,33 +266,6 @@ def check_ordinary(*paths: Path) -> None:
     for path in paths:
         if path.is_symlink():
             raise DataError(f"{path}: is a link; only files and folders themselves are shared")
-
-
-def _opened_inside(folder: Path, name: str) -> BinaryIO:
-    """Open a file of a folder for reading bytes, following no link on the way.
-
-    Raises:
-        OSError: it is a link or below one, missing, or no regular file.
-    """
-    flags = os.O_RDONLY | os.O_NOFOLLOW
-    *folders, last = PurePosixPath(name).parts
-    with ExitStack() as stack:
-
-        def opened(part: str | Path, more: int, inside: int | None = None) -> int:
-            found = os.open(part, flags | more, dir_fd=inside)
-            stack.callback(os.close, found)
-            return found
-
-        place = opened(folder, os.O_DIRECTORY)
-        for part in folders:
-            place = opened(part, os.O_DIRECTORY, place)
-        file = os.open(last, flags | os.O_NONBLOCK, dir_fd=place)
-    try:
-        check_file(file)
-    except OSError:
-        os.close(file)
-        raise
-    return os.fdopen(file, "rb")
 
 
 @contextmanager

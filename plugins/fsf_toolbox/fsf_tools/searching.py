@@ -421,8 +421,9 @@ class _Chosen:
         }
 
 
-def _sentences(facts: _Facts) -> tuple[str, str]:
+def _sentences(kept: _Facts) -> tuple[str, str]:
     """Return what every table says of a search, and what else a reader may want to know."""
+    facts: Mapping[str, Any] = kept
     options = {**facts["searcher"]}
     name = options.pop("name")
     ends = {"stopped": "stopped early", "failed": "failed"}
