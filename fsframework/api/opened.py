@@ -16,7 +16,7 @@ from fsframework.engine.preparation import (
     with_words,
 )
 from fsframework.engine.session import Session
-from fsframework.engine.tasks import thumbnails_of
+from fsframework.engine.tasks import read_thumbnails
 from fsframework.errors import OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.records import read_arms
@@ -24,7 +24,7 @@ from fsframework.values import Arms, ImagePool, TaskSet
 
 __all__ = [
     "Detection", "OpenedImages", "detection", "draw_tasks", "open_images", "open_tasks",
-    "thumbnails_of",
+    "read_thumbnails",
 ]  # fmt: skip
 
 

@@ -51,9 +51,9 @@ __all__ = [
     "keeps_most",
     "left_out",
     "placebo",
+    "read_thumbnails",
     "shape_text",
     "size_text",
-    "thumbnails_of",
 ]
 
 _COPIES = 4
@@ -255,24 +255,18 @@ def check_columns(tasks: TaskSet, pool: ImagePool, drawn_from: ImagePool, called
             )
 
 
-def thumbnails_of(dataset: Dataset, split: str) -> str:
+def read_thumbnails(dataset: Dataset, split: str) -> str:
     """Return a few images of a split, evenly spaced, at 4 × 4 pixels: RGB, as hexadecimal digits.
 
     Unlike a digest of pixels they are nearly the same for images of another size or encoding. The
     text is empty where an image cannot be read: tasks are made and verified without pixels too.
     """
     rows = dataset.split_indices(split)
-    few = np.unique(np.linspace(0, len(rows) - 1, _THUMBNAILS).astype(int))
+    sample = np.unique(np.linspace(0, len(rows) - 1, _THUMBNAILS).astype(int))
     try:
-        return dataset.images(rows[few], _SIDE).tobytes().hex()
+        return dataset.images(rows[sample], _SIDE).tobytes().hex()
     except (DataError, OSError):
         return ""
-
-
-def _levels(thumbnails: str) -> FloatArray:
-    """Return the levels of thumbnails, a row for each."""
-    levels = np.frombuffer(bytes.fromhex(thumbnails), np.uint8)
-    return levels.reshape(-1, _SIDE * _SIDE * 3).astype(np.float64)
 
 
 def check_images(dataset: Dataset, split: str, record: RunRecord, called: str) -> None:
@@ -289,18 +283,26 @@ def check_images(dataset: Dataset, split: str, record: RunRecord, called: str) -
     Raises:
         DataError: they are others.
     """
-    same = True
+    is_same = True
     if dataset.rendered:
-        same = record.digests.get("data", dataset.fingerprint) == dataset.fingerprint
-    elif record.data.thumbnails and (found := thumbnails_of(dataset, split)):
-        then, now = (_levels(one) for one in (record.data.thumbnails, found))
-        apart = np.abs(then[:, None] - then).mean() * len(then) / max(len(then) - 1, 1)
-        same = then.shape == now.shape and np.abs(then - now).mean() <= max(_LEVELS, apart / 2)
-    if not same:
+        is_same = record.digests.get("data", dataset.fingerprint) == dataset.fingerprint
+    elif record.data.thumbnails and (thumbnails := read_thumbnails(dataset, split)):
+        recorded, current = map(_parse_thumbnails, (record.data.thumbnails, thumbnails))
+        n_pairs = len(recorded) * max(len(recorded) - 1, 1)
+        spread = np.abs(recorded[:, None] - recorded).mean(axis=2).sum() / n_pairs
+        is_same = recorded.shape == current.shape
+        is_same = is_same and np.abs(recorded - current).mean() <= max(_LEVELS, spread / 2)
+    if not is_same:
         raise DataError(
             f"{called}: these images have the names of those that the tasks were drawn from, and "
             "other pixels"
         )
+
+
+def _parse_thumbnails(digits: str) -> FloatArray:
+    """Return the levels of thumbnails, a row for each."""
+    levels = np.frombuffer(bytes.fromhex(digits), np.uint8)
+    return levels.reshape(-1, _SIDE * _SIDE * 3).astype(np.float64)
 
 
 FEWEST_WAYS = 2

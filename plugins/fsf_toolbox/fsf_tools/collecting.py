@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import fsframework as fsf
 from fsf_tools.publishing import (
-    check_ordinary,
-    code_files,
+    check_no_links,
     copy_files,
     is_version,
+    list_code_files,
     staging,
     without_place,
 )
@@ -149,7 +149,7 @@ def _add(run: fsf.Run, folder: Path) -> None:
 def _write(run: fsf.Run, folder: Path) -> None:
     """Write the checked values of a run, and copies of its plugin files, into a folder."""
     record, pool = run.record, run.pool
-    copy_files(run, folder, code_files(record))
+    copy_files(run, folder, list_code_files(record))
     run.tasks.save(folder)
     pool.save(record.images_file(folder))
     if pool.attributes is not None:
@@ -182,7 +182,7 @@ def check_result(run: fsf.Run, session: Session) -> None:
         for arm in record.arms
         for place in (record.tasks_file, record.outcomes_file)
     ]
-    check_ordinary(folder, *own, record.images_file(folder), record.words_file(folder))
+    check_no_links(folder, *own, record.images_file(folder), record.words_file(folder))
     _check_tasks(run)
     _check_named_tasks(run)
     _check_estimates(run, session)

@@ -23,19 +23,19 @@ from typing import Any
 
 from fsframework import Description, Run, load_run
 from fsframework.api.imports import ArmRecord, DataRecord, RunRecord, save_import
-from fsframework.api.opened import draw_tasks, thumbnails_of
+from fsframework.api.opened import draw_tasks, read_thumbnails
 from fsframework.api.running import packaged_runs
 from fsframework.api.session import Workspace
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
 from fsframework.values import atomic_write, digest_of, open_file
 
 __all__ = [
-    "check_ordinary",
-    "code_files",
+    "check_no_links",
     "copy_files",
     "datasheet",
     "installed_from",
     "is_version",
+    "list_code_files",
     "publish_model",
     "publish_tasks",
     "staging",
@@ -78,7 +78,7 @@ def publish_tasks(
     experiment, session = described.experiment, described.session
     arms, images = draw_tasks(experiment, session)
     pool, settings = images.pool, experiment.settings
-    words, thumbnails = pool.attributes, thumbnails_of(images.dataset, images.split)
+    words, thumbnails = pool.attributes, read_thumbnails(images.dataset, images.split)
     unread = "" if thumbnails else "images were not read: others of the same names are not noticed"
     record = RunRecord(
         fingerprint=digest_of("task set", *(tasks.digest for tasks in arms.values())),
@@ -207,7 +207,7 @@ def publish_model(name: str, package: Path, run: Run, *, licence: str) -> Run:
     record = dataclasses.replace(record, name=name, notes=notes)
     with staging(target, package) as folder:
         made = Run(folder / "run", record)
-        copy_files(run, made.folder, {"weights.safetensors": "", **code_files(record)})
+        copy_files(run, made.folder, {"weights.safetensors": "", **list_code_files(record)})
         record.save(made.folder)
         _check_weights(made, run)
         _begin(package, target)
@@ -240,7 +240,7 @@ def copy_files(run: Run, folder: Path, names: Mapping[str, str]) -> None:
     """
     for name, digest in names.items():
         file, target = run.folder / name, folder / name
-        check_ordinary(run.folder, file.parent, file)
+        check_no_links(run.folder, file.parent, file)
         try:
             with open_file(file) as stream:
                 content = stream.read(_MOST_CODE if digest else -1)
@@ -252,12 +252,12 @@ def copy_files(run: Run, folder: Path, names: Mapping[str, str]) -> None:
         target.write_bytes(content)
 
 
-def code_files(record: RunRecord) -> dict[str, str]:
+def list_code_files(record: RunRecord) -> dict[str, str]:
     """Return the digests of the plugin files that a run has copies of, by their names in it."""
     return {f"code/{name}": one for plugin in record.plugins for name, one in plugin.files.items()}
 
 
-def check_ordinary(*paths: Path) -> None:
+def check_no_links(*paths: Path) -> None:
     """Check that files and folders, where they exist, are no links.
 
     Raises:

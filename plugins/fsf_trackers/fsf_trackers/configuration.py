@@ -53,13 +53,13 @@ def configuration_of(run: str | Path | Run, *, runs_dir: str | Path | None = Non
 def _comments(run: Run) -> Iterator[str]:
     """Yield what to know besides the options."""
     record = run.record
-    yield f"# fsf run --config FILE makes the run {_in_a_line(run.name)},"
-    yield f"# with fsframework {_in_a_line(record.environment.fsframework)} and the same data."
+    yield f"# fsf run --config FILE makes the run {_join_lines(run.name)},"
+    yield f"# with fsframework {_join_lines(record.environment.fsframework)} and the same data."
     for name in sorted({name for plugin in record.plugins for name in plugin.files}):
         yield f"# Add --plugin FILE.py; the run has a copy of the file: code/{name}"
 
 
-def _in_a_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     """Return a text as a comment may have it: what follows a line end would be an option."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
