@@ -21,8 +21,16 @@ from fsframework._reading import (
     read_file,
     text_lines,
 )
-from fsframework._tables import data_frame, first_rows, footnotes, html_table, text_table
-from fsframework._text import printable
+from fsframework._tables import (
+    csv_text,
+    data_frame,
+    first_rows,
+    footnotes,
+    html_table,
+    inert_cell,
+    text_table,
+)
+from fsframework._text import PathNames, printable
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION, read_csv, read_parquet
 from fsframework.values._texts import Texts
@@ -50,6 +58,7 @@ __all__ = [
     "ImageRecord",
     "IntArray",
     "Outcomes",
+    "PathNames",
     "QueryBatch",
     "Scope",
     "TaskSet",
@@ -58,6 +67,7 @@ __all__ = [
     "atomic_path",
     "atomic_write",
     "check_file",
+    "csv_text",
     "data_frame",
     "demand_disk",
     "demand_memory",
@@ -65,6 +75,7 @@ __all__ = [
     "first_rows",
     "footnotes",
     "html_table",
+    "inert_cell",
     "label_in_arms",
     "locked",
     "measure_name",

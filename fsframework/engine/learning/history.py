@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from fsframework._files import atomic_write, discard
+from fsframework._tables import csv_text
 from fsframework.errors import OptionError
 from fsframework.records import Epoch
 
@@ -43,12 +42,8 @@ class Curve:
 
     def __call__(self, history: Sequence[Epoch]) -> None:
         """Update the files."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        for row in history:
-            writer.writerow({**vars(row), "stage": row.stage + 1, "epoch": row.epoch + 1})
-        atomic_write(self._csv, text.getvalue())
+        rows = [{**vars(e), "stage": e.stage + 1, "epoch": e.epoch + 1} for e in history]
+        atomic_write(self._csv, csv_text(_COLUMNS, rows))
         if self._events is not None:
             write_tensorboard(self._events, history, self._written)
             self._written = len(history)

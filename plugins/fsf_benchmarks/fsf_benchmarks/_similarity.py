@@ -8,9 +8,7 @@ cosine and not one minus the cosine. So d is the cosine similarity here.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -27,7 +25,7 @@ from fsframework.api.session import Session
 from fsframework.api.stores import Rows, records_of
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces import AttributeDetector, Dataset, ImageTextModel
-from fsframework.values import FloatArray, IntArray, atomic_path, atomic_write, digest_of
+from fsframework.values import FloatArray, IntArray, atomic_path, atomic_write, csv_text, digest_of
 
 __all__ = [
     "SUFFIXES",
@@ -381,13 +379,10 @@ def write_similarities(found: Similarities, path: Path) -> None:
         with atomic_path(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
         return
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("key", "class", "split", "context", "m_ce", "m_te"))
-    for key, label, split, context, ce, te in zip(
-        found.keys, found.classes, found.splits, contexts, found.m_ce, found.m_te, strict=True
-    ):
-        writer.writerow(
-            (key, label, split, context, f"{ce:.6f}", "" if np.isnan(te) else f"{te:.6f}")
+    rows = [
+        (key, label, split, context, f"{ce:.6f}", "" if np.isnan(te) else f"{te:.6f}")
+        for key, label, split, context, ce, te in zip(
+            found.keys, found.classes, found.splits, contexts, found.m_ce, found.m_te, strict=True
         )
-    atomic_write(path, out.getvalue())
+    ]
+    atomic_write(path, csv_text(("key", "class", "split", "context", "m_ce", "m_te"), rows))

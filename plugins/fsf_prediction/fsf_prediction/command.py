@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,14 +95,13 @@ def predict(
 
 
 def _document(found: Predictions, ending: str) -> str:
+    from fsframework.values import csv_text
+
     if ending == ".json":
         return json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["file", "class", *found.classes])
-    for file, name, row in zip(found.files, found.predicted, found.probabilities, strict=True):
-        writer.writerow([file, name, *map(float, row)])
-    return out.getvalue()
+    each = zip(found.files, found.predicted, found.probabilities, strict=True)
+    rows = [[file, name, *map(float, shares)] for file, name, shares in each]
+    return csv_text(["file", "class", *found.classes], rows)
 
 
 def _print(found: Predictions) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 from fsf_reports.values import FigureDeclaration
+from fsframework.values import csv_text
 
 __all__ = ["figure_csv"]
 
@@ -20,8 +18,4 @@ def figure_csv(figure: FigureDeclaration) -> str:
         for point in series.points
     ]  # fmt: skip
     names = list(dict.fromkeys(name for row in rows for name in row))
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+    return csv_text(names, rows)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import re
 import unicodedata
@@ -18,6 +16,7 @@ from fsf_reports._text import plain
 from fsf_reports.interfaces import TableWriter
 from fsf_reports.values import Quantity, TableColumn, TableDeclaration, shown_columns
 from fsframework.errors import OptionError
+from fsframework.values import csv_text
 
 __all__ = [
     "WRITERS",
@@ -177,11 +176,7 @@ def to_csv(*tables: TableDeclaration, digits: int = 1, grouped: bool = False) ->
         for entry in table.entries
     ]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+    return csv_text(names, rows)
 
 
 # --- Markdown ---------------------------------------------------------------------------------

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -245,40 +243,23 @@ def as_csv(
     comparisons: Sequence[MeasureComparison], cautions: Mapping[str, Sequence[str]] | None = None
 ) -> str:
     """Return one line per pair and measure, with unrounded numbers as shares of 1."""
-    from fsframework.values import footnotes
+    from fsframework.values import csv_text, footnotes
 
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_CSV)
+    rows = []
     for c in comparisons:
         for pair in c.pairs:
             d = pair.difference
             said = {name: (cautions or {}).get(name, ()) for name in (pair.first, pair.second)}
-            bounds = ("" if math.isnan(bound) else bound for bound in (d.low, d.high))
-            writer.writerow(
-                [
-                    c.measure.name,
-                    c.task_set,
-                    pair.first,
-                    pair.second,
-                    c.values[pair.first].value,
-                    c.values[pair.second].value,
-                    d.value,
-                    *bounds,
-                    d.level,
-                    d.scope,
-                    d.estimator,
-                    d.n_tasks,
-                    d.n_images or "",
-                    *("" if v is None else v for v in (pair.p, pair.p_holm, pair.p_bh)),
-                    "" if pair.correlation is None else pair.correlation,
-                    pair.direct,
-                    pair.paired,
-                    int(pair.inverted),
-                    pair.note,
-                    "; ".join(footnotes(said)),
-                    c.values[pair.first].n_seeds,
-                    c.values[pair.second].n_seeds,
-                ]
+            first, second = c.values[pair.first], c.values[pair.second]
+            rows.append(
+                (
+                    *(c.measure.name, c.task_set, pair.first, pair.second),
+                    *(first.value, second.value, d.value),
+                    *(None if math.isnan(bound) else bound for bound in (d.low, d.high)),
+                    *(d.level, d.scope, d.estimator, d.n_tasks, d.n_images or None),
+                    *(pair.p, pair.p_holm, pair.p_bh, pair.correlation, pair.direct, pair.paired),
+                    *(int(pair.inverted), pair.note, "; ".join(footnotes(said))),
+                    *(first.n_seeds, second.n_seeds),
+                )
             )
-    return out.getvalue().rstrip("\n")
+    return csv_text(_CSV, rows).rstrip("\n")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,13 +90,14 @@ def keywords(  # noqa: PLR0913 - a parameter per option
 
 
 def _document(found: Keywords, ending: str) -> str:
+    from fsframework.values import csv_text
+
     if ending == ".json":
         return json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["class", "keyword", "score", "low", "high", "p", "share_wrong", "reported"])
+    columns = ["class", "keyword", "score", "low", "high", "p", "share_wrong", "reported"]
+    rows = []
     for row in found.tested:
         one = row.estimate
         numbers = one.value, one.low, one.high, row.p, row.share_wrong
-        writer.writerow([*row.names, *numbers, str(row.reported).lower()])
-    return out.getvalue()
+        rows.append([*row.names, *numbers, str(row.reported).lower()])
+    return csv_text(columns, rows)

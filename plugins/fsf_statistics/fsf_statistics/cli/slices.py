@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,11 +92,13 @@ def slices(  # noqa: PLR0913 - a parameter per option
 
 
 def _document(found: Slices, ending: str) -> str:
+    from fsframework.values import csv_text
+
     if ending == ".json":
         return json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["slice", "excess", "key"])
-    for number, row in enumerate(found.rows, start=1):
-        writer.writerows([number, row.estimate.value, key] for key in row.images)
-    return out.getvalue()
+    rows = [
+        (number, row.estimate.value, key)
+        for number, row in enumerate(found.rows, start=1)
+        for key in row.images
+    ]
+    return csv_text(("slice", "excess", "key"), rows)
