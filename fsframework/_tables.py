@@ -1,35 +1,20 @@
-"""Small tables, as text, as HTML and as CSV."""
+"""Small tables, as text and as HTML."""
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fsframework._text import printable
 from fsframework.errors import FsfError
 
-__all__ = [
-    "csv_text",
-    "data_frame",
-    "first_rows",
-    "footnotes",
-    "html_table",
-    "inert_cell",
-    "text_table",
-]
+__all__ = ["data_frame", "first_rows", "footnotes", "html_table", "text_table"]
 
 _BETWEEN = "  "
 _NO_LIMIT = 100_000
 _SCREEN = 30
 """Rows of a table that a notebook or a Python prompt shows."""
-_FORMULA = re.compile(
-    r"^(?=[\t\r\n])|(?:^|(?<=[;\t]))(?=[\s'\"\u200b-\u200f\ufeff]*[=+\-@＝＋－＠])"
-)
-"""Where a cell begins that a spreadsheet would run; it may split a text at ``;`` or a tab."""
 
 
 def text_table(
@@ -112,38 +97,6 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: s
     )
     above = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f"<table>{above}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any] | Mapping[str, Any]]) -> str:
-    r"""Return a table as CSV, each text as an ``inert_cell``; ``None`` is an empty cell.
-
-    Args:
-        columns: their heads.
-        rows: their cells, in the order of the columns or by their heads.
-
-    >>> csv_text(["key", "gap"], [["=a.png", -3.2], {"gap": 1}])
-    "key,gap\n'=a.png,-3.2\n,1\n"
-    """
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(map(inert_cell, columns))
-    for row in rows:
-        cells = [row.get(name) for name in columns] if isinstance(row, Mapping) else row
-        writer.writerow([inert_cell(cell) if isinstance(cell, str) else cell for cell in cells])
-    return out.getvalue()
-
-
-def inert_cell(text: str) -> str:
-    """Return a text that no spreadsheet runs: an apostrophe before what would begin a formula.
-
-    >>> inert_cell("=cmd()"), inert_cell("-3.2"), inert_cell("a-b; @x")
-    ("'=cmd()", '-3.2', "a-b;' @x")
-    """
-    try:
-        float(text)
-    except ValueError:
-        return _FORMULA.sub("'", text)
-    return text
 
 
 def first_rows(rows: Iterable[Sequence[str]]) -> list[Sequence[str]]:

@@ -1,15 +1,19 @@
-"""Text from elsewhere as a terminal may show it, and text for elsewhere without paths."""
+"""Text from elsewhere as a terminal may show it; text for elsewhere without formulas and paths."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
+import itertools
+import operator
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, TextIO, TypeVar
 
-__all__ = ["NAME", "PathNames", "Printed", "printable"]
+__all__ = ["NAME", "PathNames", "Printed", "csv_text", "inert_cell", "printable"]
 
 NAME = r"\w[\w-]{0,127}"
 """Pattern of the names of components, statistics and arms, which files are named after too."""
@@ -61,6 +65,43 @@ class Printed:
         return getattr(self.steered, name)
 
 
+_FORMULA = re.compile(
+    r"^(?=[\t\r\n])|(?:^|(?<=[;\t]))(?=[\s'\"\u200b-\u200f\ufeff]*[=+\-@＝＋－＠])"
+)
+"""Where a cell begins that a spreadsheet would run; it may split a text at ``;`` or a tab."""
+
+
+def inert_cell(text: str) -> str:
+    """Return a text that no spreadsheet runs: an apostrophe before what would begin a formula.
+
+    >>> inert_cell("=cmd()"), inert_cell("-3.2"), inert_cell("a-b; @x")
+    ("'=cmd()", '-3.2', "a-b;' @x")
+    """
+    try:
+        float(text)
+    except ValueError:
+        return _FORMULA.sub("'", text)
+    return text
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any] | Mapping[str, Any]]) -> str:
+    r"""Return a table as CSV, each text as an ``inert_cell``; ``None`` is an empty cell.
+
+    Args:
+        columns: their heads.
+        rows: their cells, in the order of the columns or by their heads.
+
+    >>> csv_text(["key", "gap"], [["=a.png", -3.2], {"gap": 1}])
+    "key,gap\n'=a.png,-3.2\n,1\n"
+    """
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    for row in (columns, *rows):
+        cells = [row.get(name) for name in columns] if isinstance(row, Mapping) else row
+        writer.writerow([inert_cell(cell) if isinstance(cell, str) else cell for cell in cells])
+    return out.getvalue()
+
+
 _USER = r"(?:/|[A-Za-z]:[\\/]+)(?:home|Users)[\\/]+[^\s\\/:'\"]+(?: [^\s\\/:'\"]+){0,2}[\\/]+"
 _START = rf"(?:{_USER}|file:/+|[A-Za-z]:[\\/]|\\\\|(?:~[\w.-]*|\.\.)[\\/]|/(?![/\s]))"
 """What only a path begins with; the folder of a user may have spaces in its name."""
@@ -72,7 +113,7 @@ _WITHIN = re.compile(
     rf"{_START}[^\s'\"`<>|:;,)\]}}]*[^\s'\"`<>|:;,)\]}}.]"
 )
 """A path within a sentence; ``/m/01g317`` is the name of a class in Open Images."""
-_HOME = re.compile(r"(?:(?:[A-Za-z]:)?[\\/]+(?:home|Users)[\\/]+[^\\/]+|/root|~[^\\/]*)[\\/]*")
+_HOME = re.compile(r"(?:(?:[A-Za-z]:)?[\\/]+(?:home|Users)[\\/]+[^\\/]+|/root|.*[\\/]~[^\\/]*)$")
 _SENTENCES = ("notes", "cautions")
 _NO_PATHS = ("class_names", "estimates", "training", *_SENTENCES)
 
@@ -94,85 +135,78 @@ class PathNames:
     """
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
-        self._names = {_identity(path): name for path, name in (names or {}).items()}
+        self._names = {_identity(path)[0]: name for path, name in (names or {}).items()}
         self._spellings: dict[str, str] = {}
 
     def name(self, path: str) -> str:
-        """Return the name of a path."""
-        identity = _identity(path)
+        """Return the name of a path; ``~`` for the folder of a user."""
+        identity, last = _identity(path)
         if identity not in self._names:
-            plain = "~" if _HOME.fullmatch(identity) else _pure(path).name or "~"
-            taken, number, name = set(self._names.values()), 1, plain
-            while name in taken and plain != "~":
-                number += 1
-                name = f"{plain} ({number})"
-            self._names[identity] = name
+            taken = {*self._names.values()} - {"~"}
+            numbered = (f"{last} ({number})" for number in itertools.count(2))
+            each = itertools.chain([last], numbered)
+            self._names[identity] = next(name for name in each if name not in taken)
         if "/" in path or "\\" in path:
             self._spellings[path] = self._names[identity]
         return self._names[identity]
 
     def in_value(self, value: _T) -> _T:
         """Return the value of an option, whatever is in it included, with names for its paths."""
-        return _mapped(value, lambda text: _WHOLE.sub(lambda m: self.name(m[0]), text))
+        shown: _T = _map_texts(value, lambda t: _WHOLE.sub(lambda m: self.name(m[0]), t))
+        return shown
 
     def in_text(self, value: _T) -> _T:
         """Return sentences, whatever they are in included, with names for the paths in them."""
-        known = sorted(self._spellings, key=len, reverse=True)
-        paths = re.compile(
-            rf"(?<![\w/\\.~-])(?:{'|'.join(map(re.escape, known)) or '(?!)'})(?!\.?[\w-])"
-        )
+        known = map(re.escape, sorted(self._spellings, key=len, reverse=True))
+        spelt = re.compile(rf"(?<![\w/\\.~-])(?:{'|'.join(known) or '(?!)'})(?!\.?[\w-])")
 
         def shorten(text: str) -> str:
-            if "/" not in text and "\\" not in text:
-                return text
-            text = paths.sub(lambda m: self._spellings[m[0]], text)
-            for pattern in (_QUOTED, _WITHIN):
+            for pattern in (spelt, _QUOTED, _WITHIN) if re.search(r"[/\\]", text) else ():
                 text = pattern.sub(lambda m: self.name(m[0]), text)
             return text
 
-        return _mapped(value, shorten)
+        shown: _T = _map_texts(value, shorten)
+        return shown
 
     def in_record(self, record: _T) -> _T:
         """Return the record of a run with names for its paths, also in its notes."""
         fields: dict[str, Any] = {**vars(record)}
         if (data := fields["components"].get("dataset")) is not None and data.argument:
-            options = {**data.options}
-            if isinstance(folder := options.get(data.argument), str):
-                options[data.argument] = self.name(folder)
-            data = dataclasses.replace(data, options=options)
+            folder = data.options.get(data.argument)
+            named = {data.argument: self.name(folder)} if isinstance(folder, str) else {}
+            data = dataclasses.replace(data, options={**data.options, **named})
             fields["components"] = {**fields["components"], "dataset": data}
         values = {k: self.in_value(v) for k, v in fields.items() if k not in _NO_PATHS}
         sentences = {name: self.in_text(fields[name]) for name in _SENTENCES}
         return type(record)(**{**fields, **values, **sentences})
 
 
-def _pure(path: str) -> PurePosixPath | PureWindowsPath:
+def _identity(path: str) -> tuple[str, str]:
+    """Return what is equal for equal paths, and the last part of the path.
+
+    A relative path starts from the folder of this process, whose name is not that of the path.
+    """
     path = re.sub(r"^file:/+", "/", path)
     windows = re.match(r"[A-Za-z]:[\\/]", path) or ("\\" in path and "/" not in path)
-    return PureWindowsPath(path) if windows else PurePosixPath(path)
+    pure = (PureWindowsPath if windows else PurePosixPath)(path)
+    identity = str(pure) if windows else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+    last = path if pure.name in ("", "..") else pure.name
+    return identity, "~" if _HOME.match(identity) else last
 
 
-def _identity(path: str) -> str:
-    """Return one spelling of a path; a relative one starts from the folder of this process."""
-    pure = _pure(path)
-    if isinstance(pure, PureWindowsPath):
-        return str(pure)
-    return os.path.abspath(os.path.expanduser(pure))  # noqa: PTH100, PTH111 - unknown users
-
-
-def _mapped(value: Any, change: Any) -> Any:
-    """Return a value, what is in it included, with its texts changed; the same where none is."""
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a value with its texts changed; what has no such text is the same object."""
     if isinstance(value, str):
         return change(value)
+    if isinstance(value, Mapping):
+        return {key: _map_texts(one, change) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        parts = [_map_texts(one, change) for one in value]
+        same = all(map(operator.is_, parts, value))
+        return value if same else type(value)(parts)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
-        new = {name: _mapped(one, change) for name, one in fields.items()}
-        same = all(new[name] is fields[name] for name in new)
-        return value if same else dataclasses.replace(value, **new)
-    if isinstance(value, Mapping):
-        return {key: _mapped(one, change) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        parts = [_mapped(one, change) for one in value]
-        same = all(new is old for new, old in zip(parts, value, strict=True))
-        return value if same else type(value)(parts)
+        changed = {name: _map_texts(one, change) for name, one in fields.items()}
+        same = all(changed[name] is one for name, one in fields.items())
+        return value if same else dataclasses.replace(value, **changed)
     return value

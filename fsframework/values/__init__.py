@@ -21,16 +21,8 @@ from fsframework._reading import (
     read_file,
     text_lines,
 )
-from fsframework._tables import (
-    csv_text,
-    data_frame,
-    first_rows,
-    footnotes,
-    html_table,
-    inert_cell,
-    text_table,
-)
-from fsframework._text import PathNames, printable
+from fsframework._tables import data_frame, first_rows, footnotes, html_table, text_table
+from fsframework._text import PathNames, csv_text, inert_cell, printable
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION, read_csv, read_parquet
 from fsframework.values._texts import Texts

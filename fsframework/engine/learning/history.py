@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fsframework._files import atomic_write, discard
-from fsframework._tables import csv_text
+from fsframework._text import csv_text
 from fsframework.errors import OptionError
 from fsframework.records import Epoch
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fsframework.api.components import Registry, component
 from fsframework.api.session import Workspace, open_session
 from fsframework.errors import FsfError, PluginError, RecordError
+from fsframework.values import PathNames
 
 if TYPE_CHECKING:
     from fsf_reports._report import Reportable
@@ -106,7 +107,8 @@ def cite(results: Reportable | Iterable[Reportable], *, runs_dir: str | Path | N
     if not done:
         first = found[0].name if found else results
         raise RecordError(f"nothing to cite: {first} is not finished")
-    return citations([record.to_json() for record in done])
+    names = PathNames()
+    return citations([names.in_record(record).to_json() for record in done])
 
 
 def citations(records: Iterable[Mapping[str, Any]], data: Mapping[str, str] | None = None) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from fsf_reports.values import FigureDeclaration
-from fsframework.values import csv_text
+from fsframework.values import PathNames, csv_text
 
 __all__ = ["figure_csv"]
 
 
 def figure_csv(figure: FigureDeclaration) -> str:
     """Return one row per value: panel, series, label, place, value and interval."""
+    figure = PathNames().in_text(figure)
     rows = [
         {"panel": panel.title, "series": series.name, **point.to_json(),
          "unit": point.y.unit if point.y is not None else ""}

@@ -321,11 +321,11 @@ def _variants(results: Results) -> dict[str, list[tuple[str, Shown]]]:
     """
     of_method: dict[str, list[Shown]] = {}
     for one in results.shown:
-        method = one.run.record.method
+        method = one.record.method
         of_method.setdefault(method.called if method else one.label, []).append(one)
     found = {}
     for name, shown in of_method.items():
-        facts = [{**facts_of(one.run.record), "run": one.name} for one in shown]
+        facts = [{**facts_of(one.record), "run": one.name} for one in shown]
         names = _titles(facts)
         if len(names) > 1:
             pairs = zip(names, shown, strict=True)

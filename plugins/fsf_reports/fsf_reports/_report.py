@@ -21,6 +21,7 @@ from fsf_reports.interfaces import (
 )
 from fsf_statistics import labelled
 from fsframework.api.components import component
+from fsframework.api.imports import RunRecord
 from fsframework.api.run_pixels import RunImages
 from fsframework.api.running import Run, Runs, load_run, load_runs, runs
 from fsframework.api.session import Session, open_session
@@ -35,7 +36,7 @@ from fsframework.errors import (
 from fsframework.interfaces import checked, contained
 from fsframework.statistics.facts import facts_of
 from fsframework.statistics.results import MethodResult
-from fsframework.values import IntArray, UInt8Array, atomic_write
+from fsframework.values import IntArray, PathNames, UInt8Array, atomic_write
 
 __all__ = ["Report", "Reportable", "opened_runs", "report"]
 
@@ -149,11 +150,12 @@ def report(  # noqa: PLR0913 - an option each
     opened = list(opened_runs(results, session.workspace.runs, session.reporter.note))
     if not opened:
         raise OptionError("a report needs at least one run, and none is given")
-    shown = ReportedRuns(_reported(opened, session, plugins))
+    names = PathNames()
+    shown = ReportedRuns(_reported(opened, names, session, plugins))
     parts = []
     with session.reporter.stage("sections", len(chosen)) as advance:
         for name, make in chosen:
-            part = _part(name, make, shown)
+            part = names.in_text(_part(name, make, shown))
             if not (part.blocks or part.problem) and sections is not None:
                 part = dataclasses.replace(part, problem="there is nothing to show for these runs")
             if part.blocks or part.problem:
@@ -258,15 +260,21 @@ def _labelled(result: MethodResult) -> Run:
 
 def _reported(
     opened: Sequence[Run],
+    names: PathNames,
     session: Session,
     plugins: Sequence[str | Path],
 ) -> Iterator[ReportedRun]:
     """Yield runs as sections see them; equal data are opened once."""
-    labels, short = _labels(opened), _labels_in_sets(opened)
+    records = [names.in_record(run.record) for run in opened]
+    facts = [
+        {**facts_of(record), "run": run.name, "folder": names.name(str(run.folder))}
+        for record, run in zip(records, opened, strict=True)
+    ]
+    labels, short = _labels(opened, facts), _labels_in_sets(opened, facts)
     known: dict[tuple[str, ...], ReportedData] = {}
     with session.reporter.stage("runs", len(opened)) as advance:
         for number, run in enumerate(opened):
-            record = run.record
+            record = records[number]
             made = ReportedRun(
                 label=labels[number],
                 short=short[number],
@@ -275,12 +283,12 @@ def _reported(
                 estimates=dict(run.estimates),
                 measures={name: record.label(e) for name, e in run.estimates.items()},
             )
-            made = _with_outcomes(made, run)
+            made = names.in_text(_with_outcomes(made, run))
             if made.arms is not None:
                 first = next(iter(made.arms.values()))
                 key = (first.key_digest, str(record.digests.get("attributes")))
                 if key not in known:
-                    known[key] = _data(run, first.key_digest, plugins)
+                    known[key] = _data(run, record, first.key_digest, plugins)
                 made = dataclasses.replace(made, data=known[key])
             advance(1)
             yield made
@@ -302,9 +310,13 @@ def _with_outcomes(made: ReportedRun, run: Run) -> ReportedRun:
     return dataclasses.replace(made, arms=outcomes.arms, outcomes=outcomes)
 
 
-def _data(run: Run, digest: str, plugins: Sequence[str | Path]) -> ReportedData:
-    """Return the images that a run was tested on, as far as they can be opened."""
-    dataset = run.record.components["dataset"]
+def _data(run: Run, record: RunRecord, digest: str, plugins: Sequence[str | Path]) -> ReportedData:
+    """Return the images that a run was tested on, as far as they can be opened.
+
+    Args:
+        record: of the run, as it is shown.
+    """
+    dataset = record.components["dataset"]
     found = ReportedData(
         name=dataset.added_as or dataset.called,
         split=str(run.record.settings.get("split") or "test"),
@@ -324,13 +336,12 @@ def _reader(images: RunImages) -> Callable[[IntArray], Mapping[int, UInt8Array]]
     return images.read
 
 
-def _labels(opened: Sequence[Run]) -> list[str]:
+def _labels(opened: Sequence[Run], facts: Sequence[Mapping[str, str]]) -> list[str]:
     """Return short labels that tell the runs apart: the method, and in what its runs differ."""
-    facts = [{**facts_of(run.record), "run": run.name, "folder": str(run.folder)} for run in opened]
     return labelled([_name(run) for run in opened], facts)
 
 
-def _labels_in_sets(opened: Sequence[Run]) -> list[str]:
+def _labels_in_sets(opened: Sequence[Run], facts: Sequence[Mapping[str, str]]) -> list[str]:
     """Return labels that tell each finished run from the others on the same tasks."""
     sets: dict[tuple[Any, ...], list[int]] = {}
     for number, run in enumerate(opened):
@@ -339,7 +350,8 @@ def _labels_in_sets(opened: Sequence[Run]) -> list[str]:
         sets.setdefault(tasks, []).append(number)
     found = [""] * len(opened)
     for numbers in sets.values():
-        for number, label in zip(numbers, _labels([opened[n] for n in numbers]), strict=True):
+        labels = _labels([opened[n] for n in numbers], [facts[n] for n in numbers])
+        for number, label in zip(numbers, labels, strict=True):
             found[number] = label
     return found
 

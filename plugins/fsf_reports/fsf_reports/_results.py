@@ -16,15 +16,16 @@ import fsframework as fsf
 from fsf_reports.values import Quantity
 from fsf_statistics import (
     ComparedHeadline,
+    collect_results,
     facts_of,
     finished_of,
     labelled,
     labels_of,
     measures_named,
-    results_of,
     sets_of,
     tasks_told_apart,
 )
+from fsframework.api.imports import RunRecord
 from fsframework.api.results import statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError
@@ -34,7 +35,7 @@ from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.facts import called
 from fsframework.statistics.facts import facts_of as facts_of_run
 from fsframework.statistics.measures import Measure
-from fsframework.statistics.results import MethodResult, cautions_of, joined_over_seeds
+from fsframework.statistics.results import MethodResult, cautions_of
 from fsframework.statistics.task_values import estimates_of_methods, values_of
 from fsframework.values import Estimate, footnotes, label_in_arms
 
@@ -63,6 +64,11 @@ class Shown:
     def run(self) -> fsf.Run:
         """Its run, the first of several seeds."""
         return self.open_run()
+
+    @property
+    def record(self) -> RunRecord:
+        """The record of its run, the first of several seeds, with names for its paths."""
+        return self.result.records[0] if self.result.records else self.run.record
 
     @property
     def name(self) -> str:
@@ -189,7 +195,7 @@ class Results:
         session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
         IntervalChoice(level)
         results, left_out = finished_of(results, session.workspace.runs)
-        found = joined_over_seeds(list(results_of(results, session.workspace.runs)))
+        found = collect_results(results, session.workspace.runs)
         if not found:
             raise OptionError("there is nothing to show: no run is given")
         groups = []

@@ -20,7 +20,7 @@ from fsframework.errors import (
     close_matches,
 )
 from fsframework.interfaces import contained
-from fsframework.values import atomic_path
+from fsframework.values import PathNames, atomic_path
 
 __all__ = ["check_figure", "check_tables", "in_notebook", "save_figure", "save_tables"]
 
@@ -53,7 +53,8 @@ def save_figure(
     if columns not in (1, 2):
         raise OptionError(f"{argument('columns')} must be 1 or 2, not {columns!r}")
     drawer: Renderer = _writer_of("renderer", path, renderer, plugins)
-    return _written(path, lambda file: drawer.draw(figure, file, columns=columns))
+    shown = PathNames().in_text(figure)
+    return _written(path, lambda file: drawer.draw(shown, file, columns=columns))
 
 
 def check_figure(path: str | Path, plugins: Sequence[Path] = (), besides: str = "") -> None:
@@ -106,7 +107,7 @@ def save_tables(
         DataError: there are no tables.
         FsfError: the file cannot be written.
     """
-    several = [tables] if isinstance(tables, TableDeclaration) else list(tables)
+    several = PathNames().in_text([tables] if isinstance(tables, TableDeclaration) else [*tables])
     if not several:
         raise DataError(f"{path}: there are no tables to write")
     made: TableWriter = _writer_of("table", Path(path), writer, plugins)

@@ -213,7 +213,7 @@ def _fact(name: str, one: Shown) -> str:
         return "" if result.arms is None else str(getattr(result.arms.tested, f"n_{name}"))
     if name == "seeds":
         return str(len(result.models))
-    component = one.run.record.components.get(name)
+    component = one.record.components.get(name)
     return "" if component is None else component.called
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from fsf_statistics.equal_tasks import labelled, labels_of, measures_named
     from fsf_statistics.error_slices import SliceRow, Slices, kept_slices, slices
-    from fsf_statistics.given import finished_of, results_of
+    from fsf_statistics.given import collect_results, finished_of, results_of
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
         ComparedHeadline,
@@ -85,6 +85,7 @@ __all__ = [
     "WorstGroups",
     "best_queries",
     "breakdown",
+    "collect_results",
     "compare",
     "effective_robustness",
     "facts_of",
@@ -180,6 +181,7 @@ _HOME = {
     "rank_correlations": "ranking",
     "read_accuracies": "accuracies",
     "results_of": "given",
+    "collect_results": "given",
     "sets_of": "task_sets",
     "slices": "error_slices",
     "spearman": "ranking",

@@ -22,7 +22,7 @@ import numpy as np
 
 from fsf_statistics.adjusting import benjamini_hochberg, holm
 from fsf_statistics.equal_tasks import comparable, grouped_by_tasks, measures_named
-from fsf_statistics.given import Comparable, finished_of, results_of
+from fsf_statistics.given import Comparable, collect_results, finished_of
 from fsframework.api.headlines import limits_told
 from fsframework.api.results import statistics_of
 from fsframework.api.session import Session, open_session
@@ -32,7 +32,7 @@ from fsframework.statistics.crossed import NO_SPREAD, Difference
 from fsframework.statistics.differences import ComparisonOptions, bootstrap_of_few
 from fsframework.statistics.estimators import Interval, IntervalChoice
 from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure
-from fsframework.statistics.results import MethodResult, cautions_of, joined_over_seeds
+from fsframework.statistics.results import MethodResult, cautions_of
 from fsframework.statistics.task_values import (
     TWO_SEEDS,
     TaskValues,
@@ -622,7 +622,7 @@ def compare(  # noqa: PLR0913 - an option each
     session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
     how = ComparisonOptions(IntervalChoice(level, interval), resamples, seed, baseline)
     results, unfinished = finished_of(results, session.workspace.runs)
-    found = joined_over_seeds(list(results_of(results, session.workspace.runs, pool)))
+    found = collect_results(results, session.workspace.runs, pool)
     if not found:
         raise OptionError("a comparison needs at least two methods, and none is given")
     if len(found) == 1 and found[0].other_seeds:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.statistics.facts import called, facts_of, told_apart
 from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure, measures_of
 from fsframework.statistics.results import MethodResult
-from fsframework.values import Arms, Contrast
+from fsframework.values import Arms, Contrast, PathNames
 
 __all__ = ["comparable", "grouped_by_tasks", "labelled", "labels_of", "measures_named"]
 
@@ -108,17 +107,19 @@ def labels_of(results: Sequence[MethodResult]) -> list[str]:
     >>> labels_of([MethodResult("ncc", {}, source=Path("a")), MethodResult("maml", {})])
     ['ncc', 'maml']
     """
-    labels = labelled([one.label for one in results], [_facts(one) for one in results])
+    names = PathNames()
+    labels = labelled([one.label for one in results], [_facts(one, names) for one in results])
     double = [label for label, count in Counter(labels).items() if count > 1]
     if double:
         raise OptionError(f"{min(double)} is given twice")
     return labels
 
 
-def _facts(result: MethodResult) -> dict[str, str]:
+def _facts(result: MethodResult, names: PathNames) -> dict[str, str]:
     facts = facts_of(result.records[0]) if result.records else {}
-    source = result.source or Path()
-    return {**facts, "run": source.name, "folder": str(source)}
+    if result.source is None:
+        return {**facts, "run": "", "folder": ""}
+    return {**facts, "run": result.source.name, "folder": names.name(str(result.source))}
 
 
 def labelled(labels: Sequence[str], facts: Sequence[Mapping[str, str]]) -> list[str]:

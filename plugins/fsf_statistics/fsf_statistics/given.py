@@ -11,9 +11,9 @@ from fsframework.api.results import is_evaluated, method_result
 from fsframework.api.running import Run, load_run, load_runs, runs
 from fsframework.errors import OptionError, RecordError
 from fsframework.statistics.results import MethodResult, joined_over_seeds
-from fsframework.values import ArmOutcomes, ImagePool
+from fsframework.values import ArmOutcomes, ImagePool, PathNames
 
-__all__ = ["Comparable", "finished_of", "results_of"]
+__all__ = ["Comparable", "collect_results", "finished_of", "results_of"]
 
 _RECORD = "run.json"
 
@@ -85,6 +85,32 @@ def results_of(
                 sizes = tuple(int(n) for n in pool.class_sizes)
                 result = dataclasses.replace(result, class_sizes=sizes)
             yield result
+
+
+def collect_results(
+    given: Iterable[Comparable] | Mapping[str, Comparable],
+    folder: Path,
+    pool: ImagePool | None = None,
+) -> list[MethodResult]:
+    """Return results to show: those of several seeds as one, files and folders by their names.
+
+    Args:
+        given: as for ``results_of``; ``folder`` and ``pool`` likewise.
+
+    Raises:
+        OptionError: as ``results_of``.
+        RecordError: as ``results_of``.
+    """
+    names = PathNames()
+    return [
+        dataclasses.replace(
+            one,
+            label=names.in_value(one.label),
+            task_set=names.in_value(one.task_set),
+            records=tuple(map(names.in_record, one.records)),
+        )
+        for one in joined_over_seeds(list(results_of(given, folder, pool)))
+    ]
 
 
 def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResult]:

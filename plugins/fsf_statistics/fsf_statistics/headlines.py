@@ -20,7 +20,7 @@ from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
 from fsf_statistics.comparing import letters_shown, letters_told
 from fsf_statistics.equal_tasks import labels_of
-from fsf_statistics.given import Comparable, results_of
+from fsf_statistics.given import Comparable, collect_results
 from fsf_statistics.task_sets import facts_of, sets_of, tasks_told_apart
 from fsframework.api.headlines import PLACEBO, Headline, gap_told, limits_told, reading_told
 from fsframework.api.results import statistic_of_run, statistics_of
@@ -32,7 +32,7 @@ from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import Interval, IntervalChoice
 from fsframework.statistics.facts import called
 from fsframework.statistics.measures import DEFAULT_STATISTICS
-from fsframework.statistics.results import MethodResult, cautions_of, joined_over_seeds
+from fsframework.statistics.results import MethodResult, cautions_of
 from fsframework.values import Estimate, footnotes, html_table
 
 __all__ = ["Column", "ComparedHeadline", "HeadlineRow", "headline", "headline_of_runs", "limits_of"]
@@ -167,7 +167,7 @@ def headline(
     ('Acc', 'wAcc')
     """
     session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
-    found = joined_over_seeds(list(results_of(results, session.workspace.runs)))
+    found = collect_results(results, session.workspace.runs)
     first, main = DEFAULT_STATISTICS[0], DEFAULT_STATISTICS[-1] if statistic is None else statistic
     asked = [main] if main == first else [first, main]
     how = ComparisonOptions(IntervalChoice(level, interval))

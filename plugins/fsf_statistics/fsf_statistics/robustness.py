@@ -23,7 +23,7 @@ from fsf_statistics.comparing import (
     letters_shown,
 )
 from fsf_statistics.equal_tasks import comparable
-from fsf_statistics.given import Comparable, results_of
+from fsf_statistics.given import Comparable, collect_results
 from fsframework.api.results import statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError, argument
@@ -31,7 +31,7 @@ from fsframework.statistics.crossed import NO_SPREAD, OVER_SEEDS, Difference
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure
-from fsframework.statistics.results import MethodResult, joined_over_seeds
+from fsframework.statistics.results import MethodResult
 from fsframework.statistics.task_values import TaskValues, estimates_of_methods, values_of
 from fsframework.values import Estimate, FloatArray, footnotes, html_table, text_table
 
@@ -204,7 +204,7 @@ def effective_robustness(
     ['logistic', 'ncc', 'protonet']
     """
     session = open_session(runs_dir=runs_dir, plugins=plugins, progress=False)
-    results = joined_over_seeds(list(results_of(runs, session.workspace.runs)))
+    results = collect_results(runs, session.workspace.runs)
     made = statistics_of(session.registry, statistic, results)
     if len(made) != 1:
         raise OptionError(f"{argument('statistic')} must be one statistic, not {len(made)}")
