@@ -198,15 +198,14 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """Return a value with its texts changed; what has no such text is the same object."""
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, Mapping):
-        return {key: _map_texts(one, change) for key, one in value.items()}
     if isinstance(value, list | tuple):
         parts = [_map_texts(one, change) for one in value]
-        same = all(map(operator.is_, parts, value))
-        return value if same else type(value)(parts)
+        return value if all(map(operator.is_, parts, value)) else type(value)(parts)
+    if isinstance(value, Mapping):
+        changed = {key: _map_texts(one, change) for key, one in value.items()}
+        return value if all(changed[key] is one for key, one in value.items()) else changed
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
-        changed = {name: _map_texts(one, change) for name, one in fields.items()}
-        same = all(changed[name] is one for name, one in fields.items())
-        return value if same else dataclasses.replace(value, **changed)
+        if (changed := _map_texts(fields, change)) is not fields:
+            return dataclasses.replace(value, **changed)
     return value

@@ -283,12 +283,14 @@ def _reported(
                 estimates=dict(run.estimates),
                 measures={name: record.label(e) for name, e in run.estimates.items()},
             )
-            made = names.in_text(_with_outcomes(made, run))
+            made = _with_outcomes(made, run)
+            made = dataclasses.replace(made, reason=names.in_text(made.reason))
             if made.arms is not None:
                 first = next(iter(made.arms.values()))
                 key = (first.key_digest, str(record.digests.get("attributes")))
                 if key not in known:
-                    known[key] = _data(run, record, first.key_digest, plugins)
+                    found = _data(run, record, first.key_digest, plugins)
+                    known[key] = dataclasses.replace(found, reason=names.in_text(found.reason))
                 made = dataclasses.replace(made, data=known[key])
             advance(1)
             yield made
