@@ -16,7 +16,7 @@ from fsf_reports._text import plain
 from fsf_reports.interfaces import TableWriter
 from fsf_reports.values import Quantity, TableColumn, TableDeclaration, shown_columns
 from fsframework.errors import OptionError
-from fsframework.values import csv_text
+from fsframework.values import csv_text, inert_cell
 
 __all__ = [
     "WRITERS",
@@ -226,17 +226,22 @@ def _markdown_value(value: _Value | None) -> str:
 
 
 def to_html(table: TableDeclaration, *, digits: int = 1, grouped: bool = False) -> str:
-    """Return a ``table`` element with its caption, and its notes at the foot."""
+    """Return a ``table`` element with its caption, and its notes at the foot.
+
+    Spreadsheets open such files too, so that each name is an ``inert_cell``.
+    """
     heads = _heads(table, grouped)
     columns = "".join(
-        f'<th scope="col">{escape(plain(c))}</th>' for c in [*heads, *_columns(table)]
+        f'<th scope="col">{escape(inert_cell(plain(c)))}</th>' for c in [*heads, *_columns(table)]
     )
     body = []
     for title, rows in _blocks(table, _rows(table, digits), grouped):
         body.append("<tbody>")
         if title:
             span = len(heads) + len(_columns(table))
-            body.append(f'<tr><th scope="rowgroup" colspan="{span}">{escape(title)}</th></tr>')
+            body.append(
+                f'<tr><th scope="rowgroup" colspan="{span}">{escape(inert_cell(title))}</th></tr>'
+            )
         body += [_html_row(row) for row in rows]
         body.append("</tbody>")
     above, below = escape(caption(table)), notes(table)
@@ -251,7 +256,7 @@ def to_html(table: TableDeclaration, *, digits: int = 1, grouped: bool = False) 
 
 
 def _html_row(row: _Row) -> str:
-    names = "".join(f'<th scope="row">{escape(name)}</th>' for name in row.names)
+    names = "".join(f'<th scope="row">{escape(inert_cell(name))}</th>' for name in row.names)
     values = "".join(f'<td style="text-align:right">{_html_value(v)}</td>' for v in row.values)
     return f"<tr>{names}{values}</tr>"
 

@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import packages_distributions
@@ -27,7 +27,7 @@ from fsframework.api.opened import draw_tasks, read_thumbnails
 from fsframework.api.running import packaged_runs
 from fsframework.api.session import Workspace
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
-from fsframework.values import atomic_write, digest_of, open_file
+from fsframework.values import PathNames, atomic_write, digest_of, open_file
 
 __all__ = [
     "check_no_links",
@@ -39,7 +39,6 @@ __all__ = [
     "publish_model",
     "publish_tasks",
     "staging",
-    "without_folders",
     "without_place",
 ]
 
@@ -47,8 +46,6 @@ _NAME = r"[a-z0-9]+(-[a-z0-9]+)*/[a-z0-9]+(-[a-z0-9]+)*"
 _VERSION = r"-v[1-9][0-9]*"
 _MOST_CODE = 1 << 24
 """Bytes of a plugin's file."""
-_PLACE = re.compile(r"(?:(?<=^)|(?<=[:=]))(?:/(?!/)|\.{1,2}/|~/).+$")
-"""A file or folder, alone or after ``NAME:`` or ``OPTION=``; no address of the web."""
 
 
 def publish_tasks(
@@ -123,62 +120,20 @@ def without_place(record: RunRecord) -> RunRecord:
     Files keep their names, and what is in an installed package the name that it has there. The
     argument of the data set is left out: a user has the data somewhere else.
     """
-    components = {role: without_folders(one) for role, one in record.components.items()}
+    names = PathNames({str(folder): _name_of(folder) for folder in packaged_runs()})
+    shared = names.in_record(record)
+    components = dict(shared.components)
     if (found := components.get("dataset")) is not None:
         kept = [
             {name: value for name, value in part.items() if name != found.argument}
             for part in (found.options, found.origins)
         ]
-        dataset = dataclasses.replace(found, options=kept[0], origins=kept[1], added_as=None)
-        components["dataset"] = dataset
-    places = sorted(filter(None, _places_in(record)), key=len, reverse=True)
-
-    def told(texts: Sequence[str]) -> tuple[str, ...]:
-        for place in places:
-            texts = [text.replace(place, _name_of(Path(place))) for text in texts]
-        return tuple(texts)
-
-    trained = tuple(dataclasses.replace(one, place="") for one in record.data.trained_on)
-    data = dataclasses.replace(without_folders(record.data), trained_on=trained)
-    return dataclasses.replace(
-        record,
-        given=without_folders(record.given),
-        settings=without_folders(record.settings),
-        components=components,
-        stages=without_folders(record.stages),
-        plugins=without_folders(record.plugins),
-        imported=without_folders(record.imported),
-        data=data,
-        notes=told(record.notes),
-        cautions=told(record.cautions),
-    )
-
-
-def _places_in(value: Any) -> Iterator[str]:
-    """Yield the files and folders that are named in a value, whatever is in it included."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = vars(value)
-    if isinstance(value, Mapping):
-        value = [*value.values()]
-    if isinstance(value, list | tuple):
-        for one in value:
-            yield from _places_in(one)
-    elif isinstance(value, str) and (found := _PLACE.search(value)):
-        yield found[0]
-
-
-def without_folders(value: Any) -> Any:
-    """Return a value, whatever is in it included, whose texts name files without their folders."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
-        return dataclasses.replace(value, **without_folders(fields))
-    if isinstance(value, Mapping):
-        return {key: without_folders(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(without_folders, value))
-    if isinstance(value, str):
-        return _PLACE.sub(lambda found: _name_of(Path(found[0])), value)
-    return value
+        components["dataset"] = dataclasses.replace(
+            found, options=kept[0], origins=kept[1], added_as=None
+        )
+    trained = tuple(dataclasses.replace(one, place="") for one in shared.data.trained_on)
+    data = dataclasses.replace(shared.data, trained_on=trained)
+    return dataclasses.replace(shared, components=components, data=data)
 
 
 def _name_of(place: Path) -> str:

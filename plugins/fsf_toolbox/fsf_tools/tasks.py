@@ -221,7 +221,7 @@ def publish(
 
 def _command_line(*left_out: str) -> str:
     """Return the command as it was given, without what says nothing of the tasks."""
-    from fsf_tools.publishing import without_folders
+    from fsframework.values import PathNames
 
     words = iter(sys.argv[1:])
     kept = ["fsf"]
@@ -230,4 +230,4 @@ def _command_line(*left_out: str) -> str:
             next(words)
         elif word.partition("=")[0] not in left_out:
             kept.append(word)
-    return shlex.join(without_folders(kept))
+    return shlex.join(PathNames().in_value(kept))

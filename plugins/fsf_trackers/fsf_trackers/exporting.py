@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
-from fsf_trackers.entries import State, Tracker, entry_of
+from fsf_trackers.entries import Entry, State, Tracker, entry_of
 from fsframework.errors import FsfError, OptionError, argument
 
 if TYPE_CHECKING:
@@ -78,11 +80,28 @@ def _exported(
         try:
             run = given if isinstance(given, Run) else load_run(given, runs_dir)
             name = run.name
-            state = tracker.put(entry_of(run, weights=weights))
+            with TemporaryDirectory() as folder:
+                state = tracker.put(_entry_to_share(run, Path(folder), weights=weights))
         except FsfError as error:
             yield Exported(name, "refused", str(error))
         else:
             yield Exported(name, state)
+
+
+def _entry_to_share(run: Run, folder: Path, *, weights: bool) -> Entry:
+    """Return what a tracker gets of a run, with names for the paths of this machine.
+
+    Args:
+        folder: where a copy of the record is written, if it has such paths.
+    """
+    from fsframework.values import PathNames
+
+    shared = dataclasses.replace(run, record=PathNames().in_record(run.record))
+    entry = entry_of(shared, weights=weights)
+    if shared.record == run.record:
+        return entry
+    shared.record.save(folder)
+    return dataclasses.replace(entry, files={**entry.files, "run.json": folder / "run.json"})
 
 
 def _tracker(to: str, uri: str | None, directory: str | Path | None, project: str) -> Tracker:

@@ -92,8 +92,11 @@
   const escapes = { "\\": "\\textbackslash{}", "{": "\\{", "}": "\\}", "%": "\\%", "&": "\\&", "#": "\\#", "_": "\\_", $: "\\$", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" };
   const latex = (text) => text.replace(/[\\{}%&#_$~^]/g, (c) => escapes[c])
     .replaceAll("±", "$\\pm$").replaceAll("−", "$-$").replaceAll("–", "--").replaceAll("\n", " ");
+  // As fsframework.values.inert_cell: no spreadsheet runs a text.
+  const inert = (text) => (text.trim() && !isNaN(text) ? text
+    : text.replace(/^(?=[\t\r\n])|(?:^|(?<=[;\t]))(?=[\s'"\u200b-\u200f\ufeff]*[=+\-@＝＋－＠])/g, "'"));
   const forms = {
-    CSV: (head, rows) => [head, ...rows].map((row) => row.map((cell) => (/[",\n\r;]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)).join(",")).join("\n"),
+    CSV: (head, rows) => [head, ...rows].map((row) => row.map(inert).map((cell) => (/[",\n\r;]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)).join(",")).join("\n"),
     Markdown: (head, rows, right) => {
       const line = (row) => `| ${row.map((cell) => cell.replaceAll("\\", "\\\\").replaceAll("|", "\\|").replaceAll("<", "&lt;").replaceAll("\n", " ")).join(" | ")} |`;
       return [line(head), `|${right.map((r) => (r ? "---:" : "---")).join("|")}|`, ...rows.map(line)].join("\n");
