@@ -102,7 +102,10 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any] | Mapping[str,
     return out.getvalue()
 
 
-_USER = r"(?:/|[A-Za-z]:[\\/]+)(?:home|Users)[\\/]+[^\s\\/:'\"]+(?: [^\s\\/:'\"]+){0,2}[\\/]+"
+_USER = (
+    r"(?:file:/+|/|[A-Za-z]:[\\/]+)(?:[^\s\\/:'\"]+[\\/]+)*(?:home|Users)[\\/]+"
+    r"[^\s\\/:'\"]+(?: [^\s\\/:'\"]+){0,2}[\\/]+"
+)
 _START = rf"(?:{_USER}|file:/+|[A-Za-z]:[\\/]|\\\\|(?:~[\w.-]*|\.\.)[\\/]|/(?![/\s]))"
 """What only a path begins with; the folder of a user may have spaces in its name."""
 _WHOLE = re.compile(rf"(?:^|(?<=[:=]))(?:{_START}|\./).+$", re.DOTALL)

@@ -245,5 +245,5 @@ def _software(versions: Mapping[str, str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    special = {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$"}
+    special = {"\\": "/", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$"}
     return "".join(special.get(c, c) for c in text).replace("{", "(").replace("}", ")")

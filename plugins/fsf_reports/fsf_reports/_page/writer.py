@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from html import escape
 from importlib import resources
@@ -34,6 +35,8 @@ from fsframework.errors import FsfError, OptionError, argument
 __all__ = ["HtmlPage"]
 
 _MEGABYTE = 1 << 20
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""What no page may contain, and what would steer a terminal that shows the file."""
 
 
 class HtmlPage(PageWriter):
@@ -90,7 +93,7 @@ class _Writing:
             theme=_file("theme.js"),
             css=_file("page.css"),
             contents=contents,
-            sections=sections,
+            sections=_CONTROLS.sub("\ufffd", sections),
             payload=_json(self._payload()),
             scripts="\n".join(self._scripts()),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -190,15 +191,24 @@ def as_markdown(tables: Sequence[ComparisonTable]) -> str:
     """Return Markdown tables under headings."""
 
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(map(_marked_down, cells)) + " |"
 
     parts = []
     for table in tables:
         rule = "|" + "---|" * len(table.columns)
         rows = [line(table.columns), rule, *map(line, table.rows)]
-        parts.append("\n".join([f"### {table.title}\n", *rows]))
-    notes = _lines_below(tables)
+        parts.append("\n".join([f"### {_marked_down(table.title)}\n", *rows]))
+    notes = map(_marked_down, _lines_below(tables))
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
+
+
+def _marked_down(text: str) -> str:
+    r"""Return a text on one line of which Markdown makes no element, link or column.
+
+    >>> print(_marked_down("<b>a|b\n[x](y)"))
+    \<b>a\|b [x\](y)
+    """
+    return re.sub(r"[\\`<|]|\](?=[(\[])", r"\\\g<0>", " ".join(text.split()))
 
 
 def as_latex(tables: Sequence[ComparisonTable]) -> str:
@@ -236,7 +246,7 @@ def _escaped(text: str) -> str:
     >>> print(_escaped("a_b 50 % ± 1"))
     a\_b 50 \% $\pm$ 1
     """
-    return "".join(_LATEX.get(character, character) for character in text)
+    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
 
 
 def as_csv(
