@@ -96,7 +96,7 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(run.folder, folder)
         parts = run.record.components
         method = dataclasses.replace(parts["method"], argument="x", options={"x": text})
-        dataset = dataclasses.replace(parts["dataset"], added_as=text)
+        dataset = dataclasses.replace(parts["dataset"], argument="x", options={"x": text})
         dataclasses.replace(
             run.record,
             components={**parts, "method": method, "dataset": dataset},
