@@ -98,7 +98,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any] | Mapping[str,
     writer = csv.writer(out, lineterminator="\n")
     for row in (columns, *rows):
         cells = [row.get(name) for name in columns] if isinstance(row, Mapping) else row
-        writer.writerow([inert_cell(cell) if isinstance(cell, str) else cell for cell in cells])
+        writer.writerow(["" if cell is None else inert_cell(str(cell)) for cell in cells])
     return out.getvalue()
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.adversary.world import QUICK, Told, World
 
@@ -63,6 +64,8 @@ def _remains(world: World) -> None:
 
 _ATTACKS = {
     "ascii output": Attack({"PYTHONIOENCODING": "ascii"}),
+    "gbk output": Attack({"PYTHONIOENCODING": "gbk", "PYTHONUTF8": "0"}),
+    "cp437 output": Attack({"PYTHONIOENCODING": "cp437", "PYTHONUTF8": "0"}),
     "cp1252 output": Attack({"PYTHONIOENCODING": "cp1252"}),
     "C locale": Attack({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
     "POSIX locale": Attack({"LC_ALL": "POSIX", "LANG": None}),
@@ -154,6 +157,31 @@ def test_no_hostile_environment_ends_in_a_traceback_or_other_numbers(
     world: World, name: str
 ) -> None:
     assert _faults(world, name) == []
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "cp1252", "ascii", None])
+def test_class_names_are_shown_in_any_encoding(encoding: str | None, tmp_path: Path) -> None:
+    for name in ("\u732b", "\u72d7"):
+        (tmp_path / "im" / name).mkdir(parents=True)
+        for number in range(2):
+            Image.new("RGB", (8, 8), (99 * number, 9, 9)).save(tmp_path / f"im/{name}/{number}.png")
+    variables = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "fsframework", "data", "check", "--dataset", "folder:im"],
+        cwd=tmp_path,
+        env={
+            **{name: value for name, value in os.environ.items() if name != "PYTHONIOENCODING"},
+            **({"PYTHONIOENCODING": encoding} if encoding else variables),
+            "PYTHONUTF8": "0",
+        },
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    # In the C locale, Python cannot read these names either; that is one sentence.
+    assert done.returncode == (0 if encoding else 2), done.stderr
+    assert b"Traceback" not in done.stderr
+    assert encoding != "gbk" or "\u732b".encode("gbk") in done.stdout
 
 
 def test_files_that_appear_are_only_in_the_folders_given(world: World, tmp_path: Path) -> None:

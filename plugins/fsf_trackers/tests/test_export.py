@@ -266,6 +266,21 @@ def test_what_cannot_be_opened_is_one_sentence(
         export_runs(["trained"], "excel")
 
 
+def test_no_path_of_this_machine_is_in_an_entry(runs: Path, tmp_path: Path) -> None:
+    home = "/home/john smith"
+    record = RunRecord.load(runs / "trained")
+    change(
+        runs / "trained",
+        settings={**record.settings, "attributes": f"{home}/words.csv"},
+        notes=(*record.notes, f"{home}/words.csv: 2 images lack words"),
+    )
+    [done] = export_runs(["trained"], "wandb", directory=tmp_path)
+    assert done.state == "new"
+    sent = [file.read_bytes() for file in (tmp_path / "wandb").rglob("*") if file.is_file()]
+    assert any(b"words.csv: 2 images lack words" in part for part in sent)
+    assert not any(home.encode() in part for part in sent)
+
+
 def test_a_call_takes_runs_and_names(runs: Path, tmp_path: Path) -> None:
     given = [api.load_run("trained"), runs / "early"]
     done = list(export_runs(given, "wandb", directory=tmp_path, project="thesis"))
