@@ -157,7 +157,7 @@ def _scaled(image: Image.Image, pixel_range: PixelRange | None, *, inverted: boo
     is_16_bit = image.mode.startswith("I;16") or image.format in ("PNG", "PPM")
     if pixel_range is None and is_16_bit and image.mode != "F":
         if 0 < highest < _LEAST_HIGHEST and image.format not in _SCALED_FORMATS:
-            raise _too_dark(int(highest))
+            raise _too_dark(int(highest), (1 << int(highest).bit_length()) - 1)
         pixel_range = (0, _WHITE)
     elif pixel_range is None:
         kind = "floats" if image.mode == "F" else "32-bit integers"
@@ -180,12 +180,12 @@ def _require_full_range(image: Image.Image, pixel_range: PixelRange | None) -> N
     colours = image.convert("RGB").getextrema() if "A" in image.getbands() else image.getextrema()
     highest = int(np.max(colours)) * 257
     if pixel_range is None and 0 < highest < _LEAST_HIGHEST:
-        raise _too_dark(highest)
+        raise _too_dark(highest, _WHITE)  # of colours, no other range can be read
 
 
-def _too_dark(highest: int) -> RangeError:
+def _too_dark(highest: int, white: int) -> RangeError:
     return RangeError(
         f"its 16-bit values end at {highest:,} of {_WHITE:,}, as of a camera with fewer bits, and "
         "would be dark; save it with 8 bits",
-        (0, (1 << highest.bit_length()) - 1),
+        (0, white),
     )
