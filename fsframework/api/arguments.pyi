@@ -109,7 +109,7 @@ class Stage(TypedDict, total=False):
 
     init_from: str | Path | None
     """Start the training from the weights of another run, of a model that a package has under a
-    name, or of a safetensors file."""
+    name, or of a file (.safetensors, .pth), also of another program."""
 
     init_parts: str | Sequence[str]
     """Prefixes of the weights to take from init_from; by default all whose names agree."""
@@ -278,7 +278,7 @@ class Arguments(Dropping, total=False):
 
     init_from: str | Path | None
     """Start the training from the weights of another run, of a model that a package has under a
-    name, or of a safetensors file."""
+    name, or of a file (.safetensors, .pth), also of another program."""
 
 class Grid(TypedDict, total=False):
     """Options of ``fsframework.sweep``, as in ``Arguments``."""

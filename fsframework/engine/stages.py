@@ -70,7 +70,7 @@ class Stage:
         gamma: factor of the schedules step, multi-step and plateau.
         freeze: prefixes of parameter names that stay as they are, such as backbone.
         init_from: start the training from the weights of another run, of a model that a package
-            has under a name, or of a safetensors file.
+            has under a name, or of a file (.safetensors, .pth), also of another program.
         init_parts: prefixes of the weights to take from init_from; by default all whose names
             agree.
         distill: the model at the start of this stage becomes the teacher of a newly initialised

@@ -28,10 +28,8 @@ from fsf_detectors._vocabulary import read_vocabulary
 from fsf_detectors.records import CaptionsFile
 from fsf_importing.libfewshot._files import read_config as read_libfewshot_config
 from fsf_importing.reference import _arrays
-from fsf_importing.weights import read_weights
 from fsf_statistics.accuracies import Reading, read_accuracies
 from fsf_statistics.ranking import read_columns
-from fsf_timm._weights import read_tensors
 from fsframework.components.registry import Registry
 from fsframework.engine.learning.model import load_tensors, save_tensors
 from fsframework.engine.options import read_config
@@ -45,6 +43,7 @@ from fsframework.values import (
     Outcomes,
     TaskSet,
 )
+from fsframework.values.weights import read_weights
 from tests.test_records import example_record
 
 __all__ = ["READERS", "Reader", "broken_of", "picture", "reader_of"]
@@ -343,14 +342,8 @@ READERS = (
         load_tensors,
         lambda p: save_tensors(p, {"a": torch.zeros(3)}, {"of": "a test"}),
     ),
-    Reader(
-        "weights of LibFewShot",
-        "w.pth",
-        read_weights,
-        _weights,
-    ),
+    Reader("weights of other libraries", "w.pth", read_weights, _weights),
     Reader("configuration of LibFewShot", "c.yaml", read_libfewshot_config, _text("way_num: 5\n")),
-    Reader("weights of timm", "w.bin", read_tensors, _weights),
 )
 
 

@@ -237,7 +237,7 @@ FOUND: tuple[tuple[str, bytes], ...] = (
     ("configuration of LibFewShot", b"way_num: \xc2"),
     ("images in a table", b"path,label\na.png,\xe2\x82"),
     ("pickle", b"\x80\x02X\x01\0\0\0\xc2."),
-    ("weights of timm", b"\x80\x04" + b"]" * 99),
+    ("weights of other libraries", b"\x80\x04" + b"]" * 99),
 )
 """Readers and files that failed once."""
 

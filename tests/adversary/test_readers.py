@@ -120,7 +120,7 @@ _CONTENTS = (
 )  # fmt: skip
 _NAMED = ("image", "pickle", "arrays", "archive")
 """Readers of files that another file or folder names, which may be left out or broken."""
-_SEARCHED = ("accuracies", "weights of timm", "weights of LibFewShot")
+_SEARCHED = ("accuracies", "weights of other libraries")
 """PyTorch searches these for the end of an archive, byte by byte."""
 
 

@@ -21,11 +21,12 @@ from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.engine.names import demand_text
 from fsframework.engine.options import Settings
 from fsframework.engine.stages import Precision
-from fsframework.errors import DataError, RecordError
+from fsframework.errors import DataError, RecordError, naming
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.records import RunRecord
 from fsframework.values import BoolArray, IntArray, UInt8Array, digest_of
+from fsframework.values.weights import fit_weights, read_weights
 
 __all__ = [
     "WEIGHTS_NAME",
@@ -248,14 +249,22 @@ def weights_of_run(folder: Path, record: RunRecord) -> dict[str, Tensor]:
     return tensors
 
 
-def weights_from(source: Path) -> dict[str, Tensor]:
-    """Return the weights of a run folder, or of a safetensors file, by their names.
+def weights_from(source: Path, model: FewShotModel) -> dict[str, Tensor]:
+    """Return the weights of a run folder or of a file, by their names.
+
+    Of a file that another program wrote, these are the weights of the model's backbone.
 
     Raises:
-        DataError: they are missing or damaged, or are not those that the run wrote.
+        DataError: they are missing or damaged, do not fit the backbone, or are not those that the
+            run wrote.
     """
     if not source.is_dir():
-        return load_tensors(source)[0]
+        entries = read_weights(source)
+        if any(name.startswith(("backbone.", "method.")) for name in entries.get("", ())):
+            return entries[""]
+        with naming(source):
+            found = fit_weights(entries, model.extractor.state_dict())
+        return {f"backbone.{name}": tensor for name, tensor in found.items()}
     try:
         return weights_of_run(source, RunRecord.load(source))
     except RecordError:

@@ -259,7 +259,7 @@ def _check_fit(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 def start_from(
     model: FewShotModel, source: Path, parts: Sequence[str] = (), *, whole: bool = False
 ) -> None:
-    """Load the weights of a run folder or a safetensors file into a model, where names match.
+    """Load the weights of a run folder or a file into a model, where names match.
 
     Args:
         parts: prefixes of the names of the weights to load; all if empty.
@@ -269,7 +269,7 @@ def start_from(
         DataError: no name matches, a shape differs, or weights of the backbone are missing.
     """
     path = source / "weights.safetensors" if source.is_dir() else source
-    own, found = model.state_dict(), weights_from(source)
+    own, found = model.state_dict(), weights_from(source, model)
     for part in parts:
         if not any(_is_below(name, [part]) for key in found for name in (key, _name_in(own, key))):
             tops = ", ".join(sorted({key.partition(".")[0] for key in found}))

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import importlib.metadata
 import logging
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch.nn import functional
 from fsf_clip_methods._tower import ImageTextTower, needed, trained_on
 from fsframework.interfaces import Backbone, DataError, OptionError, Preprocessing
 from fsframework.values import check_file
+from fsframework.values.weights import read_weights, strip_prefix
 
 __all__ = ["OpenClip"]
 
@@ -98,7 +100,7 @@ class OpenClip(ImageTextTower):
         file, source = self._file(offline)
         try:
             with _quiet():
-                library.load_checkpoint(self.net, str(file), weights_only=True)
+                self._load(library, file)
         # Anything may come of a file that anyone wrote.
         except Exception as error:
             first = next(iter(str(error).splitlines()), type(error).__name__)
@@ -111,6 +113,18 @@ class OpenClip(ImageTextTower):
             source: str(file.absolute()) if source == "file" else self._repository,
             "licence": self.licence,
         }
+
+    def _load(self, library: Any, file: Path) -> None:
+        """Load a file that open_clip reads itself, or else its entry with the most of the names."""
+        try:
+            library.load_checkpoint(self.net, str(file), weights_only=True)
+        except Exception:
+            names = self.net.state_dict()
+            tables = [strip_prefix(tensors, names) for tensors in read_weights(file).values()]
+            best = max(tables, key=lambda tensors: sum(name in tensors for name in names))
+            with tempfile.TemporaryDirectory() as folder:
+                torch.save(best, alone := Path(folder, "weights.pt"))
+                library.load_checkpoint(self.net, str(alone), weights_only=True)
 
     def _file(self, offline: bool) -> tuple[Path, str]:
         """Return the file of the weights, and whether it is a ``file`` or of a ``repository``."""

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -163,10 +164,12 @@ def test_published_weights_of_open_clip_that_are_not_here(monkeypatch: pytest.Mo
 
 def test_weights_of_open_clip_from_a_file(tmp_path: Path) -> None:
     tower = loaded(open_clip)
-    file = tmp_path / "weights.pt"
-    torch.save(tower.net.state_dict(), file)
-    other = loaded(partial(OpenClip, model=str(open_clip_path()), weights=str(file)))
-    torch.testing.assert_close(other.text_features(["dog"]), tower.text_features(["dog"]))
+    file, own = tmp_path / "weights.pt", tower.net.state_dict()
+    wrapped = {"params": {f"module.{k}": v for k, v in own.items()}, "best": np.float64(61.2)}
+    for content in (own, wrapped):
+        torch.save(content, file)
+        other = loaded(partial(OpenClip, model=str(open_clip_path()), weights=str(file)))
+        torch.testing.assert_close(other.text_features(["dog"]), tower.text_features(["dog"]))
     file.write_bytes(b"nothing")
     with pytest.raises(DataError, match="does not fit"):
         loaded(partial(OpenClip, model=str(open_clip_path()), weights=str(file)))

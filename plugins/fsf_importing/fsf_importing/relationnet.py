@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fsf_importing.interfaces import CheckpointImporter, ImportedModel
-from fsf_importing.weights import check_names, read_weights
+from fsf_importing.weights import read_named
 from fsframework.interfaces import DataError, check_at_least, check_one_of
 
 __all__ = ["RelationNet"]
@@ -72,8 +72,9 @@ class RelationNet(CheckpointImporter):
         names: dict[str, str] = {}
         for part, layers in ((_ENCODER, _encoder_layers()), (_RELATION, _relation_layers())):
             file = self._file(folder, part)
-            stored = read_weights(file)
-            for theirs, ours in _names(layers, stored, file).items():
+            layer_names = _names(layers)
+            stored = read_named(file, layer_names)
+            for theirs, ours in layer_names.items():
                 names[ours] = f"{file.name}: {theirs}"
                 weights[ours] = stored[theirs]
         first = "backbone.blocks.0.conv.weight"
@@ -158,19 +159,14 @@ def _relation_layers() -> dict[str, str]:
     return layers
 
 
-def _names(layers: dict[str, str], stored: dict[str, Tensor], file: Path) -> dict[str, str]:
-    """Return our name of every weight of a file by theirs.
-
-    Raises:
-        DataError: a weight is missing or unknown.
-    """
+def _names(layers: dict[str, str]) -> dict[str, str]:
+    """Return our name of every weight of a file by theirs."""
     names = {}
     for theirs, ours in layers.items():
         kinds = ["weight", "bias"]
         if ours.endswith(".norm"):
             kinds += ["running_mean", "running_var"]
         names |= {f"{theirs}.{kind}": f"{ours}.{kind}" for kind in kinds}
-    check_names(stored, names, file)
     return names
 
 

@@ -12,8 +12,9 @@ from fsf_timm._library import create, load_timm, pretrained_config
 from fsf_timm._packages import installed_models
 from fsf_timm._provenance import sources_of, trained_on
 from fsf_timm._published import PUBLISHED, published_tensors
-from fsf_timm._weights import file_of, fill, read_config, read_tensors
+from fsf_timm._weights import file_of, fill, read_config
 from fsframework.interfaces import Backbone, DataError, OptionError, Preprocessing
+from fsframework.values.weights import read_weights
 
 __all__ = ["Timm"]
 
@@ -190,15 +191,15 @@ class Timm(Backbone):
             return
         try:
             if self.weights in PUBLISHED:
-                tensors, where, source = published_tensors(
+                entries, where, source = published_tensors(
                     self._published, packages=self.weights == "published", offline=offline
                 )
             else:
                 given = Path(self.weights).expanduser()
                 path, where = file_of(given), f"weights {given}"
                 self._check_config(given, read_config(given))
-                tensors, source = read_tensors(path), {"file": str(path.absolute())}
-            fill(self.net, tensors, where)
+                entries, source = read_weights(path), {"file": str(path.absolute())}
+            fill(self.net, entries, where)
         except DataError as error:
             raise DataError(f"timm:{self.model}: {error}") from error.__cause__
         self._provenance = {**source, "licence": self.licence}

@@ -12,10 +12,11 @@ from PIL import Image
 
 from fsf_timm._library import load_timm, pretrained_config
 from fsf_timm._published import PUBLISHED, published_tensors
-from fsf_timm._weights import file_of, fill, read_tensors
+from fsf_timm._weights import file_of, fill
 from fsf_timm._wordnet import hypernyms, load_wordnet
 from fsframework.interfaces import AttributeDetector, DataError, OptionError
 from fsframework.values import UInt8Array
+from fsframework.values.weights import read_weights
 
 __all__ = ["ClassifierWords"]
 
@@ -187,7 +188,7 @@ def _filled(net: Any, options: ClassifierWords, *, offline: bool) -> dict[str, s
         return {"weights": "random"}
     try:
         if weights in PUBLISHED:
-            tensors, where, source = published_tensors(
+            entries, where, source = published_tensors(
                 options._config,
                 packages=weights == "published",
                 offline=offline,
@@ -195,8 +196,8 @@ def _filled(net: Any, options: ClassifierWords, *, offline: bool) -> dict[str, s
             )
         else:
             path = file_of(Path(weights).expanduser())
-            tensors, where, source = read_tensors(path), f"weights {path}", {"file": str(path)}
-        fill(net, tensors, where)
+            entries, where, source = read_weights(path), f"weights {path}", {"file": str(path)}
+        fill(net, entries, where)
     except DataError as error:
         raise DataError(f"classifier-words:{options.model}: {error}") from error.__cause__
     return source

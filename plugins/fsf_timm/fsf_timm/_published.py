@@ -9,7 +9,8 @@ from torch import Tensor
 
 from fsf_timm._library import whole_state
 from fsf_timm._packages import installed, named_by_order, without_hub
-from fsf_timm._weights import from_hub, read_tensors
+from fsf_timm._weights import from_hub
+from fsframework.values.weights import read_weights
 
 __all__ = ["PUBLISHED", "published_tensors"]
 
@@ -19,8 +20,8 @@ PUBLISHED = ("published", "hub")
 
 def published_tensors(
     config: Mapping[str, Any], *, packages: bool, offline: bool, option: str = "backbone.weights"
-) -> tuple[dict[str, Tensor], str, dict[str, str]]:
-    """Return the published weights of a model by name, classifier included.
+) -> tuple[dict[str, dict[str, Tensor]], str, dict[str, str]]:
+    """Return the published weights of a model by entry and name, classifier included.
 
     Args:
         config: timm's configuration of the pretrained model.
@@ -38,7 +39,8 @@ def published_tensors(
     packaged = installed(name) if packages else None
     if packaged is not None:
         where = f"the file of the installed package {packaged}"
-        tensors = named_by_order(read_tensors(packaged.path), whole_state(name), where)
-        return tensors, where, {"package": str(packaged)}
+        tensors = next(iter(read_weights(packaged.path).values()))
+        named = named_by_order(tensors, whole_state(name), where)
+        return {"": named}, where, {"package": str(packaged)}
     path = from_hub(config, offline=offline, option=option, instead=without_hub(name))
-    return read_tensors(path), f"the hub's {path.name}", {"repository": str(config["hf_hub_id"])}
+    return read_weights(path), f"the hub's {path.name}", {"repository": str(config["hf_hub_id"])}

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import inspect
 import os
-import pickle
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fsframework.interfaces import DataError
 from fsframework.values import check_file, parse_json, read_file
+from fsframework.values.weights import fit_weights, strip_prefix
 
-__all__ = ["file_of", "fill", "from_hub", "read_config", "read_tensors"]
+__all__ = ["file_of", "fill", "from_hub", "read_config"]
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
 """Names of weight files in a folder; the first that exists is read."""
-_WRAPPERS = ("state_dict_ema", "model_ema", "teacher", "state_dict", "model")
-"""Keys under which training checkpoints store the weights, the preferred ones first."""
 
 
 def from_hub(config: Mapping[str, Any], *, offline: bool, option: str, instead: str) -> Path:
@@ -133,84 +126,25 @@ def read_config(weights: Path) -> dict[str, Any]:
     return found
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a file without running any code in it.
-
-    Raises:
-        DataError: the file is damaged, or contains more than tensors and plain containers.
-    """
-    try:
-        check_file(path)
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        # Training checkpoints store their options as a namespace, which is a plain container.
-        with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings():
-            # Pickles of a version other than PyTorch's are read just as safely.
-            warnings.filterwarnings("ignore", "Detected pickle protocol")
-            whole = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, IndexError, TypeError, AttributeError):
-        raise DataError(
-            f"weights {path}: the file is damaged, or it contains more than tensors, which could "
-            "run code and is not read; save only the weights, as .safetensors"
-        ) from None
-    # A foreign file can raise any of these.
-    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
-        raise DataError(f"weights {path}: cannot be read ({_first_line(error)})") from None
-    for key in _WRAPPERS:
-        if isinstance(whole, Mapping) and isinstance(whole.get(key), Mapping):
-            whole = whole[key]
-    tensors = (
-        {str(k): v for k, v in whole.items() if isinstance(v, Tensor)}
-        if isinstance(whole, Mapping)
-        else {}
-    )
-    if not tensors:
-        raise DataError(f"weights {path}: the file contains no named tensors")
-    return tensors
-
-
-def fill(net: nn.Module, tensors: dict[str, Tensor], where: str) -> None:
+def fill(net: nn.Module, entries: Mapping[str, dict[str, Tensor]], where: str) -> None:
     """Load the weights of a file into a model, under any common prefix or known naming scheme.
 
     Other weights in the file, such as a classifier or a projection head, are left out.
 
     Args:
         net: model without a classifier.
-        tensors: tensors of the file by name.
+        entries: result of ``read_weights``; the first entry that fits is used.
         where: name of the file for messages.
 
     Raises:
-        DataError: a weight is missing or has another shape.
+        DataError: in every entry, a weight is missing or has another shape.
     """
     own = net.state_dict()
-    # The batch counters have no effect, and not every file contains them.
-    demanded = [k for k in own if not k.endswith("num_batches_tracked")]
-    complaints = []
-    for candidate in _candidates(net, own, tensors):
-        missing = [k for k in demanded if k not in candidate]
-        unfit = [k for k in demanded if k in candidate and candidate[k].shape != own[k].shape]
-        if not missing and not unfit:
-            net.load_state_dict({k: candidate[k] for k in own if k in candidate}, strict=False)
-            return
-        fault = _complaint(own, len(demanded), candidate, missing, unfit)
-        complaints.append((len(missing) + len(unfit), fault))
-    raise DataError(f"{where} does not fit: {min(complaints)[1]}")
-
-
-def _complaint(
-    own: Mapping[str, Tensor],
-    n_demanded: int,
-    found: Mapping[str, Tensor],
-    missing: list[str],
-    unfit: list[str],
-) -> str:
-    if missing:
-        extra = next((k for k in found if k not in own), None)
-        instead = "" if extra is None else f"; it has others, such as {extra!r}"
-        return f"it lacks {len(missing)} of {n_demanded} weights, such as {missing[0]!r}{instead}"
-    name = unfit[0]
-    shapes = [tuple(t[name].shape) for t in (found, own)]
-    return f"{name!r} has the shape {shapes[0]}, not {shapes[1]}"
+    try:
+        found = fit_weights(entries, own, lambda tensors: _candidates(net, own, tensors))
+    except DataError as error:
+        raise DataError(f"{where} {error}") from None
+    net.load_state_dict(found, strict=False)
 
 
 _UNFIT = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -222,7 +156,7 @@ def _candidates(
     net: nn.Module, own: Mapping[str, Tensor], tensors: dict[str, Tensor]
 ) -> Iterator[dict[str, Tensor]]:
     """Yield the weights under each set of names that the model may use."""
-    bare = _without_prefix(own, tensors)
+    bare = strip_prefix(tensors, own)
     yield bare
     for convert in _converters(net):
         for given in (bare, tensors) if bare is not tensors else (tensors,):
@@ -230,19 +164,6 @@ def _candidates(
                 yield convert(dict(given), net)
             except _UNFIT:
                 continue
-
-
-def _without_prefix(own: Mapping[str, Tensor], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove the prefix of the model's own names, such as ``module.encoder_q.``.
-
-    If a file contains several such models, the most complete one is used, and the first of equals.
-    """
-    anchor = next(iter(own))
-    prefixes = {k.removesuffix(anchor): None for k in tensors if k.endswith("." + anchor)}
-    if anchor in tensors or not prefixes:
-        return tensors
-    best = max(prefixes, key=lambda prefix: sum(prefix + k in tensors for k in own))
-    return {k.removeprefix(best): v for k, v in tensors.items() if k.startswith(best)}
 
 
 def _converters(net: nn.Module) -> Iterator[Callable[..., dict[str, Tensor]]]:

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -264,6 +265,30 @@ SHAPES: dict[str, Any] = {
             "module.queue": torch.zeros(3),
         }
     },
+    # Closer Look, FEAT and MetaOptNet: the entry has another name, and other networks beside it.
+    "closer.pth": lambda own: {"epoch": 9, "state": {**with_prefix("feature.", own), **HEAD}},
+    "feat.pth": lambda own: {
+        "params": {**with_prefix("encoder.", own), "slf_attn.w_qs.weight": torch.ones(3, 3)}
+    },
+    "metaopt.pth": lambda own: {
+        "embedding": with_prefix("module.", own),
+        "head": {"scale": torch.ones(1)},
+    },
+    "of an optimiser.pt": lambda own: {
+        "optimizer_state_dict": {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": []},
+        "model_state_dict": own,
+    },
+    "nested.ckpt": lambda own: {"net": {"state_dict": with_prefix("_orig_mod.module.", own)}},
+    "of numpy.pth": lambda own: {
+        "state_dict": own,
+        "best_acc": np.float64(61.2),
+        "curve": np.arange(3, dtype=np.float32),
+        "args": argparse.Namespace(folder=Path("runs")),
+    },
+    "ema.pth": lambda own: {
+        "state_dict": {k: 0 * v for k, v in own.items()},
+        "state_dict_ema": with_prefix("module.", own),
+    },
     # DINO: student and teacher; the teacher's weights are used.
     "dino.pth": lambda own: {
         "student": with_prefix("module.backbone.", {k: 0 * v for k, v in own.items()}),
@@ -373,7 +398,10 @@ def test_a_file_that_does_not_fit_is_refused(
     assert "it has others, such as 'blocks." in other
     wrong = refused("c.pth", {**own, first: torch.zeros(2, 2)})
     assert f"'{first}' has the shape (2, 2), not {tuple(own[first].shape)}" in wrong
-    assert "it contains more than tensors" in refused("d.pth", {**own, "code": Opens()})
+    heads = {"params": {"enc.1": torch.ones(2)}, "head": {"scale": torch.ones(1)}, "epoch": 3}
+    several = refused("l.pth", heads)
+    assert all(name in several for name in ("params", "head", first, "enc.1")), several
+    assert "more than tensors" in refused("d.pth", {**own, "code": Opens()})
     assert "run on loading" not in capsys.readouterr().out
     refused("e.pth", raw=pickle.dumps({"a": 1}))
     assert "contains no named tensors" in refused("f.pth", {"a": 1})

@@ -178,6 +178,22 @@ def test_a_stage_may_start_from_other_weights(first: fsf.Run, tmp_path: Path) ->
         run(training={**part, "init_parts": ["bakcbone"]})
 
 
+def test_a_stage_may_start_from_a_backbone_of_another_program(
+    first: fsf.Run, tmp_path: Path
+) -> None:
+    own = {k: v for k, v in weights(first).items() if k.startswith("backbone.")}
+    theirs = {k.replace("backbone.", "module.feature."): v for k, v in own.items()}
+    file = tmp_path / "checkpoint.pth"
+    start = {"epochs": 0, "init_from": file}
+    torch.save({"epoch": 3, "state": {**theirs, "fc.bias": torch.ones(3)}}, file)
+    found = weights(run(training=start, seed=5))
+    assert all(torch.equal(found[name], value) for name, value in own.items())
+    theirs.pop("module.feature.body.0.bias")
+    torch.save({"state": theirs}, file)
+    with pytest.raises(DataError, match=r"checkpoint.pth: does not fit: state: it lacks "):
+        run(training=start, seed=5)
+
+
 def test_a_backbone_is_found_also_where_a_method_holds_it_however_deep(first: fsf.Run) -> None:
     given = {k: v for k, v in weights(first).items() if k.startswith("backbone.")}
     maml = {"name": MAML, "n_way": 3, "train_steps": 1, "test_steps": 1}

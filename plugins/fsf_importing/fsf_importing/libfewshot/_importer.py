@@ -16,7 +16,7 @@ from fsf_importing.libfewshot._classifiers import CLASSIFIERS
 from fsf_importing.libfewshot._files import read_config
 from fsf_importing.libfewshot._here import Tasks
 from fsf_importing.libfewshot._section import Section
-from fsf_importing.weights import check_names, read_weights
+from fsf_importing.weights import read_named
 from fsframework.interfaces import DataError
 
 __all__ = ["LibFewShot"]
@@ -76,11 +76,9 @@ class LibFewShot(CheckpointImporter):
         names = {**backbone.names, **classifier.names}
         shaped = {**backbone.shaped, **classifier.shaped}
         file = self._file(folder)
-        stored = read_weights(file)
-        used = {k: v for k, v in stored.items() if not k.startswith(classifier.ignored)}
-        check_names(used, names, file)
+        stored = read_named(file, names, classifier.ignored)
         weights = {
-            ours: shaped.get(ours, _as_it_is)(used[theirs]) for theirs, ours in names.items()
+            ours: shaped.get(ours, _as_it_is)(stored[theirs]) for theirs, ours in names.items()
         }
         return ImportedModel(
             source=f"LibFewShot's {name} with {backbone_name}",
