@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,8 +198,23 @@ _ALONE = threading.RLock()
 
 @contextmanager
 def entered() -> Iterator[None]:
-    """Enclose a call of the public API: faults are explained, and generators stay as they were."""
-    with contained(), seeded(0):
+    """Enclose a call of the public API: faults are explained, and the caller's state is kept.
+
+    Generators of random numbers stay as they were, and the caller's modes of PyTorch, such as
+    ``torch.inference_mode()`` or another default type, do not reach the call.
+    """
+    with contained(), ExitStack() as stack:
+        if (torch := sys.modules.get("torch")) is not None:
+            stack.enter_context(torch.inference_mode(mode=False))
+            stack.enter_context(torch.enable_grad())
+            for device in ("cpu", "cuda", "mps"):
+                if torch.is_autocast_enabled(device):
+                    stack.enter_context(torch.autocast(device, enabled=False))
+            if torch.get_default_device().type != "cpu":  # a device slows every call down
+                stack.enter_context(torch.device("cpu"))
+            stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+            torch.set_default_dtype(torch.float32)
+        stack.enter_context(seeded(0))
         yield
 
 

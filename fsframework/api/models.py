@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fsframework._calls import Called, item, seeded
+from fsframework._calls import Called, entered, item, seeded
 from fsframework.api.components import Component, layer
 from fsframework.api.data import opened
 from fsframework.api.experiments import describe
@@ -112,6 +112,7 @@ class Model:
         """Height and width of its images in pixels."""
         return self.network.size
 
+    @entered()
     @torch.no_grad()
     def embed(self, images: UInt8Array) -> npt.NDArray[np.float32]:
         """Map RGB images uint8 ``(n, H, W, 3)`` to what the method compares, ``(n, *embedded)``.
@@ -153,6 +154,7 @@ class Model:
         shown = shown.reshape(len(ways), int(counts[0]), *shown.shape[1:])
         return self.embedded_scores(shown, self.embed(query), names)
 
+    @entered()
     @torch.no_grad()
     def embedded_scores(
         self,
@@ -254,6 +256,7 @@ def model(
     )
 
 
+@entered()
 def new_model(
     method: Component,
     backbone: Component,
@@ -275,6 +278,7 @@ def new_model(
     return Model(network, method.name, backbone.called)
 
 
+@entered()
 def model_of(experiment: Experiment) -> Model:
     """Return the model of an experiment, with the weights that it starts from.
 

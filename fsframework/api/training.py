@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fsframework._calls import entered
 from fsframework.api.session import Session
 from fsframework.engine.configuration import Experiment
 from fsframework.engine.learning.history import write_tensorboard
@@ -44,6 +45,7 @@ class TrainedModel:
     options: Mapping[str, Any]
 
 
+@entered()
 def train_experiment(experiment: Experiment, session: Session) -> TrainedModel:
     """Train the model of an experiment, or take the weights of an equal training from the cache.
 
