@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from fsframework.api.components import Component, component, layer
+from fsframework.api.experiments import check_words_source
 from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_settings
@@ -120,6 +121,7 @@ def pool(  # noqa: PLR0913 - an option each
     words, _ = resolve_settings(WordChoice, given_tree(dropping, "call"), "words")
     if isinstance(attributes, AttributeTable):
         return without_dropped_words(found.with_attributes(attributes), words)
+    check_words_source(attributes)
     detection = None
     if detector is not None:
         if attributes is not None:
@@ -191,4 +193,5 @@ def attributes(file: str | Path) -> AttributeTable:
         DataError: the file is missing or damaged; the message names the row.
         OptionError: the file has another ending.
     """
+    check_words_source(file)
     return read_attributes(Path(file))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fsframework.api.session import Session, open_session
+from fsframework.components.options import Given
 from fsframework.engine.configuration import Experiment, resolve_experiment
 from fsframework.engine.options import (
     ALLOWANCES,
@@ -38,6 +39,7 @@ __all__ = [
     "Description",
     "Experiment",
     "check_keys",
+    "check_words_source",
     "describe",
     "given_tree",
     "merged",
@@ -105,6 +107,7 @@ def tree_of_call(
         arguments: by name; see ``fsframework.run``.
         config: a TOML file, or a tree of the same shape; the arguments take precedence over it.
     """
+    check_words_source(arguments.get("attributes"))
     allowed = {name: arguments.get(name) for name in ALLOWANCES}
     if isinstance(config, Mapping):
         below = given_tree(config, _ORIGIN)
@@ -112,6 +115,20 @@ def tree_of_call(
         below = {} if config is None else read_config(Path(config), **allowed)
     given = {name: value for name, value in arguments.items() if name != "allow_code"}
     return merged(given_tree(given, _ORIGIN), below)
+
+
+def check_words_source(source: Any) -> None:
+    """Check that words are given by a file or a column.
+
+    Raises:
+        OptionError: they are not; the message says how words in memory become a file.
+    """
+    if not isinstance(source, str | Path | Given | None):
+        raise OptionError(
+            f"attributes must be a .csv or .parquet file or column:NAME, not a value of the type "
+            f"{type(source).__name__}; of words in memory, AttributeTable.from_words(keys, "
+            'words).save("words.parquet") makes a file'
+        )
 
 
 def describe(

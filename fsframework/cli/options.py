@@ -317,8 +317,15 @@ def option_of(name: str, value: Any = None) -> str:
 
     >>> option_of("image_size", 84), option_of("training.epochs", 3), option_of("drop_class_words")
     ('--image-size 84', '-o training.epochs=3', '--drop-class-words')
+    >>> option_of("backbone", {"name": "timm:NAME", "weights": "./a.pth"})
+    '--backbone timm:NAME -o backbone.weights=./a.pth'
     """
-    flag = "statistic" if name == "statistics" else name.replace("_", "-")
+    if isinstance(value, Mapping):
+        options = (option_of(f"{name}.{k}", v) for k, v in value.items() if k != "name")
+        return " ".join([option_of(name, value["name"]), *options])
+    if isinstance(value, list):
+        return " ".join(option_of(name, one) for one in value)
+    flag = name.removesuffix("s") if name in ("plugins", "statistics") else name.replace("_", "-")
     context = click.get_current_context(silent=True)
     parameters = [] if context is None else context.command.params
     if flag in _shared_options() or any(f"--{flag}" in parameter.opts for parameter in parameters):

@@ -36,8 +36,19 @@ def backbone_of(module: nn.Module) -> type[Backbone]:
     point type, the results in float32. The name of the backbone has a digest of the module's
     weights, layers and code.
     """
+    kind = type(module).__name__
+    if any(one.is_meta for one in chain(module.parameters(), module.buffers())):
+        raise OptionError(f"the module {kind} is on the device meta, so its weights have no values")
     usual, required = _preprocessing(module)
-    called = f"{kebab(type(module).__name__)}-{code_of(type(module), module).digest[:12]}"
+    try:
+        called = f"{kebab(kind)}-{code_of(type(module), module).digest[:12]}"
+        if others := [k for k, v in module.state_dict().items() if not isinstance(v, Tensor)]:
+            raise TypeError(f"{others[0]} is no tensor")
+    except (AttributeError, TypeError, ValueError) as error:
+        raise OptionError(
+            f"the module {kind} has weights that cannot be read, as those of a lazy or quantised "
+            f"module ({text_of(error)})"
+        ) from error
     _GIVEN.add(module)
 
     class Module(Backbone):
@@ -66,27 +77,41 @@ def backbone_of(module: nn.Module) -> type[Backbone]:
             super().__init__()
             self.pretrained_on = pretrained_on
             self.size, self.mean, self.std = size, mean, std
-            self.module = _without_classifier(copy.deepcopy(module)).requires_grad_(False)
+            with torch.no_grad():  # which scripted modules need
+                self.module = _without_classifier(copy.deepcopy(module))
+            for parameter in self.module.parameters():
+                parameter.requires_grad = False
             self.preprocessing = Preprocessing(
                 size or usual.size, mean, std, usual.interpolation, binding=size is not None
             )
 
         def forward(self, images: Tensor) -> Tensor:
             """Return the module's maps; a vector becomes a 1 x 1 map."""
+            n, _, height, width = images.shape
             try:
                 # Many modules take a view of their input, which needs the usual memory format.
                 found = _features(self.module, images.contiguous().to(_dtype(module)))
-            except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+            except Exception as error:
                 if is_out_of_memory(error):
                     raise
-                height, width = images.shape[2:]
                 raise OptionError(
-                    f"the module {type(module).__name__} does not take {len(images)} x 3 x "
-                    f"{height} x {width} images ({text_of(error)}); if they have the wrong size, "
-                    "give its own: size=PIXELS"
+                    f"the module {kind} does not take {n} x 3 x {height} x {width} images "
+                    f"({text_of(error)}); if they have the wrong size, give its own: size=PIXELS"
                 ) from error
-            found = found.float()
-            return found if found.ndim == 4 else found.flatten(1)[:, :, None, None]
+            is_tensor = isinstance(found, Tensor) and found.layout is torch.strided
+            if (
+                not is_tensor
+                or found.is_complex()
+                or len(found.shape) < 2
+                or (len(found) != n or found[0].numel() < 2)
+            ):
+                shape = f" of shape {tuple(found.shape)}" if isinstance(found, Tensor) else ""
+                raise OptionError(
+                    f"the module {kind} must return vectors (n, D) of at least two numbers or maps "
+                    f"(n, C, h, w) for n images, not a {type(found).__name__}{shape} for {n}"
+                )
+            maps: Tensor = found.float()
+            return maps if maps.ndim == 4 else maps.flatten(1)[:, :, None, None]
 
     return Module
 
@@ -136,8 +161,8 @@ def _without_classifier(module: nn.Module) -> nn.Module:
     return module
 
 
-def _features(module: Any, images: Tensor) -> Tensor:
-    """Return the features of images, of a classifier without its logits."""
+def _features(module: Any, images: Tensor) -> Any:
+    """Return what a module gives for images, of a classifier without its logits."""
     towers = (getattr(module, name, None) for name in ("encode_image", "get_image_features"))
     embed: Any = next(filter(callable, towers), module)
     found: Any
@@ -153,6 +178,4 @@ def _features(module: Any, images: Tensor) -> Tensor:
         part = getattr(found, name, None)
         if isinstance(part, Tensor):
             return part[:, 0] if part.ndim == 3 else part
-    if not isinstance(found, Tensor):
-        raise TypeError(f"it returned a {type(found).__name__}, not a tensor")
     return found

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import reprlib
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fsframework.components.conversion import parameters
@@ -66,6 +69,8 @@ def named(registry: Registry, kind: str, request: Any) -> Any:
                 f"{', '.join(options)}, or the instance without"
             )
         return chosen
+    if isinstance(value, Path):  # which names a file, also where it has no folder
+        return dataclasses.replace(given, value=os.path.join(value.parent, value.name))  # noqa: PTH118
     if value is None or isinstance(value, str):
         return given
     if kind == "backbone" and _is_module(value):
@@ -75,8 +80,9 @@ def named(registry: Registry, kind: str, request: Any) -> Any:
     cls = value if isinstance(value, type) else type(value)
     if kind_of(cls) != kind:
         what = f"the class {cls.__name__}" if value is cls else reprlib.repr(value)
+        module = ", a torch.nn.Module" if kind == "backbone" else ""
         raise PluginError(
-            f"{kind} must be a name, a {kind} class or an instance of one, not {what}"
+            f"{kind} must be a name{module}, a {kind} class or an instance of one, not {what}"
         )
     name = _plugin_of(registry, kind, cls).name
     if value is cls:

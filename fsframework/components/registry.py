@@ -9,6 +9,7 @@ import functools
 import importlib.machinery
 import importlib.util
 import inspect
+import os
 import pkgutil
 import re
 import sys
@@ -26,7 +27,13 @@ from fsframework._text import NAME
 from fsframework.components.contracts import check_contract
 from fsframework.components.installed import Index, InstalledCommand, Plugin, installed
 from fsframework.components.kinds import Kind, interface_of, kind_of
-from fsframework.errors import PluginError, UnknownPlugin, close_matches
+from fsframework.errors import (
+    OptionError,
+    PluginError,
+    UnknownPlugin,
+    argument,
+    close_matches,
+)
 from fsframework.interfaces.command import Command
 
 if TYPE_CHECKING:
@@ -104,6 +111,7 @@ class Registry:
 
         Raises:
             UnknownPlugin: there is none.
+            OptionError: there is none, and the name is that of a file.
             PluginError: two distributions claim the name.
         """
         if (kind, name) in self._registered:
@@ -115,8 +123,8 @@ class Registry:
             # A longer list hides the rest of the message.
             names = names if len(names) <= 40 else ["see fsf plugins list"]
             known = ", ".join(names) or 'none installed; pip install "fsframework[main]" or "[all]"'
-            if kind == "dataset" and Path(name).exists():
-                hint = f" (did you mean {'folder' if Path(name).is_dir() else 'csv'}:{name}?)"
+            if advice := _advise_on_file(kind, name):
+                raise OptionError(f"unknown {kind} {name!r}: {advice}")
             raise UnknownPlugin(f"unknown {kind} {name!r}{hint}; known: {known}")
         if len(same) > 1:
             raise _claimed(kind, name, same)
@@ -302,6 +310,46 @@ def _claimed(kind: str, name: str, plugins: Sequence[Plugin]) -> PluginError:
         packages = [p.distribution for p in others]
         remedy = " or uninstall ".join([f"rename the class in {files[-1]}", *packages])
     return PluginError(f"{kind} {name!r} is claimed by {claims}; {remedy}")
+
+
+_WEIGHTS = (".bin", ".ckpt", ".pkl", ".pt", ".pth", ".safetensors", ".tar")
+_UNREAD = (".h5", ".keras", ".npz", ".onnx", ".tflite")
+_ARCHIVES = (".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz", ".zip")
+_TABLES = (".csv", ".parquet", ".tsv", ".txt", ".xlsx")
+_TASKS = (".json", ".jsonl", ".safetensors")
+
+
+def _advise_on_file(kind: str, name: str) -> str:
+    """Return how a file or folder is given that is named in place of a plugin, else nothing."""
+    suffix = Path(name).suffix.lower()
+    exists, folder = os.path.exists(name), os.path.isdir(name)  # noqa: PTH110, PTH112 - long names
+    if suffix == ".py":
+        return (
+            f"classes in a file are loaded with {argument('plugins', [name])}, and named like the "
+            f"class in lower case, such as my-{kind} for My{kind.capitalize()}"
+        )
+    if kind in ("backbone", "method") and (exists or suffix in (*_WEIGHTS, *_UNREAD)):
+        unread = f"a network in a {suffix} file is not read, only its weights as PyTorch saves them"
+        name = "FILE.pth" if suffix in _UNREAD else name
+        given = argument("backbone", {"name": "timm:NAME", "weights": name})
+        return (
+            f"{f'{unread}; ' if suffix in _UNREAD else ''}weights are given with the name of their "
+            f"network, {given}, or {argument('training.init_from', name)} beside another backbone; "
+            "in Python, backbone also takes any torch.nn.Module"
+        )
+    if kind == "dataset" and (
+        exists or Path(name).name != name or suffix in (*_TABLES, *_ARCHIVES)
+    ):
+        place = "csv" if suffix in _TABLES and not folder else "folder"
+        return f"did you mean {place}:{name}?"
+    if kind == "detector" and (exists or suffix in _TABLES):
+        return (
+            f"captions in a file are given as captions-file:{name}, words with "
+            f"{argument('attributes', name)}"
+        )
+    if kind == "sampler" and (exists or suffix in _TASKS):
+        return f"tasks in a file are given with {argument('task_file', name)}"
+    return ""
 
 
 def _failure(plugin: Plugin, cause: str, hint: str) -> PluginError:

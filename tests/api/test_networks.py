@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,61 @@ def test_any_network_makes_a_run_like_any_other(name: str, tmp_path: Path) -> No
     assert not changed.reused
     with pytest.raises(PluginError, match="backbone=module"):  # the old weights are gone
         made.model()
+
+
+class Returning(nn.Module):
+    """Returns something else than vectors or maps."""
+
+    def __init__(self, function: Callable[[torch.Tensor], object]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, images: torch.Tensor) -> object:
+        return self.function(images)
+
+
+def one_number(images: torch.Tensor) -> torch.Tensor:
+    return images.mean((1, 2, 3))
+
+
+def one_column(images: torch.Tensor) -> torch.Tensor:
+    return one_number(images)[:, None]
+
+
+def first_image(images: torch.Tensor) -> torch.Tensor:
+    return images[:1].flatten(1).expand(3, -1)
+
+
+def nothing(images: torch.Tensor) -> tuple[()]:
+    return ()
+
+
+def sparse(images: torch.Tensor) -> torch.Tensor:
+    return images.flatten(1).to_sparse()
+
+
+MISFITS: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "(n,)": (lambda: Returning(one_number), r"shape \(1,\)"),
+    "(n, 1)": (lambda: Returning(one_column), r"shape \(1, 1\)"),
+    "another n": (lambda: Returning(first_image), "shape"),
+    "sparse": (lambda: Returning(sparse), "Tensor"),
+    "none": (lambda: Returning(lambda images: None), "NoneType"),
+    "empty": (lambda: Returning(nothing), "tuple"),
+    "text": (lambda: Returning(lambda images: "features"), "str"),
+    "error": (lambda: Returning(lambda images: {}["key"]), "KeyError"),
+    "lazy": (lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), "lazy"),
+    "meta": (lambda: nn.Conv2d(3, 4, 3, device="meta"), "device meta"),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_a_module_that_is_no_backbone_is_named(name: str) -> None:
+    make, fault = MISFITS[name]
+    module = make()
+    with pytest.raises(OptionError, match=f"the module {type(module).__name__} .*{fault}"):
+        fsf.model("ncc", backbone=module, size=16, device="cpu").embed(
+            np.zeros((1, 16, 16, 3), np.uint8)
+        )
 
 
 def test_each_image_is_embedded_once(tmp_path: Path) -> None:

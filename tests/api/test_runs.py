@@ -246,19 +246,30 @@ def test_equal_tasks_have_no_interval_and_the_run_says_so(fsf_: Fsf) -> None:
 
 
 def test_errors_speak_of_arguments() -> None:
-    cases = {
+    table = fsf.AttributeTable.from_words(["a/0.png"], [["dog"]])
+    cases: dict[str, dict[str, Any]] = {
         "unknown option 'mehtod' (did you mean 'method'?)": {"mehtod": "renet"},
         "unknown method 'renett' (did you mean 'renet'?)": {"method": "renett"},
         "attributes='words.txt': must end in .csv or .parquet": {"attributes": "words.txt"},
         "level must lie between 0 and 1": {"level": 2},
         "99-way tasks need 99 classes": {"way": 99},
         "method must be a name, a method class or an instance of one, not 3": {"method": 3},
+        "folder:./images": {"dataset": Path("images")},
+        "{'name': 'timm:NAME', 'weights': './n.pth'}": {"backbone": Path("n.pth")},
+        "plugins=['mine.py']": {"sampler": "mine.py"},
+        "of the type dict": {"attributes": {"a/0.png": ["dog"]}},
+        "of the type list": {"attributes": [["dog"]]},
+        "of the type Frame": {"attributes": Frame([{"key": "a/0.png"}])},
+        "of the type AttributeTable": {"attributes": table},
     }
     for message, arguments in cases.items():
         with pytest.raises(FsfError) as caught:
             fsf.run(**{**SMALL, **arguments})
         assert message in str(caught.value)
         assert "--" not in str(caught.value)
+    for call in (lambda words: fsf.pool(PLANTED, attributes=words), fsf.attributes):
+        with pytest.raises(OptionError, match="of the type dict; .*from_words"):
+            call({"a/0.png": ["dog"]})
     with pytest.raises(FsfError, match="must be a pool, as fsframework.pool"):
         fsf.draw("fewstab", "folder:./images")
 
