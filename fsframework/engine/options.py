@@ -253,6 +253,9 @@ LISTS = (
 )
 """Arguments whose value is a list."""
 
+_MOST_FILES = 100
+"""Configuration files that may be read for one experiment."""
+
 _FLAGS = {option.flag: option for option in ARGUMENTS.values() if option.section}
 
 ALLOWANCES = ("allow_code", "allow_external")
@@ -356,7 +359,7 @@ def read_config(
     """Read an experiment file, or the record of a run, into a tree whose leaves are ``Given``.
 
     The options of a file take precedence over those of the files that it includes, and those of an
-    included file over those of the files before it.
+    included file over those of the files before it. Each file is read once.
 
     Args:
         path: of the file.
@@ -365,25 +368,30 @@ def read_config(
 
     Raises:
         OptionError: the file is missing or not TOML, and the message gives line and column; or it
-            names code, or includes itself.
+            names code, includes itself or more than 100 files.
         RecordError: the record is damaged, or that of an imported run.
     """
-    return merged(*_layers(path, bool(allow_code), bool(allow_external), ()))
+    return merged(*_layers(path, bool(allow_code), bool(allow_external), (), set()))
 
 
 def _layers(
-    path: Path, allow_code: bool, allow_external: bool, above: tuple[Path, ...]
+    path: Path, allow_code: bool, allow_external: bool, above: tuple[Path, ...], read: set[Path]
 ) -> Iterator[dict[str, Any]]:
     """Yield the tree of a file, then those of the files that it includes, the strongest first."""
     called = argument("config", str(path)) if not above else f"{above[-1]}: include {str(path)!r}"
     raw = _raw_options(path, called)
+    read.add(path.resolve())
+    if len(read) > _MOST_FILES:
+        raise OptionError(f"{called}: more than {_MOST_FILES} files are included")
     for name, code in () if allow_code else _named_code(raw):
         raise OptionError(
             f"{called}: {name} names code, {code}, which would be imported; if you trust it, give "
             f"{argument('allow_code', True)} too, or give {name} outside of the file"
         )
     included = raw.pop("include", [])
-    if not isinstance(included, list) or not all(isinstance(one, str) for one in included):
+    if not isinstance(included, list) or not all(
+        isinstance(one, str) and "\0" not in one for one in included
+    ):
         raise OptionError(f'{called}: include must be a list of files, as in ["base.toml"]')
     # A file may be called "call", and is none.
     origin = f"./{path.name}" if path.name in TRUSTED_ORIGINS else path.name
@@ -392,7 +400,8 @@ def _layers(
     for file in files:
         if any(file.resolve() == one.resolve() for one in (*above, path)):
             raise OptionError(f"{path}: include {str(file)!r}: that file includes this one")
-        yield from _layers(file, allow_code, allow_external, (*above, path))
+        if file.resolve() not in read:  # what is read twice changes nothing
+            yield from _layers(file, allow_code, allow_external, (*above, path), read)
 
 
 def _raw_options(path: Path, called: str) -> dict[str, Any]:

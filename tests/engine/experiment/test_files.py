@@ -48,12 +48,26 @@ def test_a_file_overrides_what_it_includes_and_a_later_file_the_earlier(write: A
     assert (values["task_seed"], values["training_seed"]) == (9, 4)
 
 
+def test_files_that_many_others_include_are_read_once(write: Any) -> None:
+    def including(first: int) -> str:
+        return f"include = {[f'f{i}.toml' for i in range(first, 27)]}\n"
+
+    top = write(top=including(0), **{f"f{i}": f"{including(i + 1)}shot = {i}" for i in range(27)})
+    assert told(top)[0]["sampler"]["n_shot"] == 26, "the last file that it includes"
+
+
 @pytest.mark.parametrize(
     ("texts", "named"),
     [
         ({"top": 'include = ["top.toml"]'}, "top.toml"),
         ({"top": 'include = ["b.toml"]', "b": 'include = ["top.toml"]'}, "b.toml"),
         ({"top": 'include = ["gone.toml"]'}, "gone.toml"),
+        ({"top": 'include = ["a\\u0000"]'}, r'\["base.toml"\]'),
+        (
+            {"top": 'include = ["0.toml"]'}
+            | {str(i): f'include = ["{i + 1}.toml"]' for i in range(120)},
+            "more than 100 files",
+        ),
         ({"top": 'include = "b.toml"'}, r'\["base.toml"\]'),
         ({"top": 'include = ["b.toml"]', "b": "x = "}, "b.toml"),
         ({"top": 'include = ["b.toml"]', "b": '[training]\noptimizer = "os:system"'}, "b.toml"),
