@@ -174,8 +174,8 @@ def contained(fallback: Called | None = None, method: str = "") -> Iterator[None
     try:
         yield
     except BaseException as error:
-        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
-        if full or isinstance(error, (FsfError, KeyboardInterrupt)):
+        system = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.ENOLCK)
+        if system or isinstance(error, (FsfError, KeyboardInterrupt)):
             raise
         while isinstance(error.__cause__, StopIteration):  # a generator has replaced it
             error = error.__cause__

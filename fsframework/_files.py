@@ -11,6 +11,7 @@ import errno
 import hashlib
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import xxhash
 
-from fsframework.errors import DataError, FsfError
+from fsframework.errors import DataError, FsfError, FsfWarning
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -40,6 +41,8 @@ __all__ = [
 _Loaded = TypeVar("_Loaded")
 
 _UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""Of file systems that have no locks, such as NFS without its daemon of locks."""
 _PREFIX = ".fsf-"
 """Of temporary files, which may lie among a user's own."""
 
@@ -87,11 +90,19 @@ def atomic_write(path: Path, data: bytes | str) -> None:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
+_UNLOCKED = (
+    "the cache is on a file system without locks: do not start the same command twice at the same "
+    "time, or set FSF_CACHE to a folder on a local disk"
+)
+
+
 @contextmanager
 def locked(folder: Path, *, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Lock a folder against other processes, which wait until it is released.
 
-    A folder that this process may only read is not locked.
+    A folder that this process may only read is not locked, nor is one on a file system without
+    locks, of which a warning tells: a lock file in its place would outlive a process that is killed
+    on another machine.
 
     Args:
         waiting: called once if another process holds the lock.
@@ -103,7 +114,10 @@ def locked(folder: Path, *, waiting: Callable[[], None] | None = None) -> Iterat
         try:
             folder.mkdir(parents=True, exist_ok=True)
             _acquire(lock, waiting)
-        except OSError as error:
+        except (OSError, NotImplementedError) as error:  # the latter of older filelocks
+            if isinstance(error, NotImplementedError) or error.errno in _NO_LOCKS:
+                warnings.warn(_UNLOCKED, FsfWarning, stacklevel=3)
+                break
             if error.errno in _UNWRITABLE:
                 break
             if error.errno != errno.ENOENT or folder.is_dir():

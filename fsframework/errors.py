@@ -170,6 +170,8 @@ def refusal(error: BaseException) -> str | None:
     """Return what the system refuses, in one sentence, if that is the fault; else ``None``."""
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return "no space left on the device; free some and run the same command again"
+    if isinstance(error, OSError) and error.errno == errno.ENOLCK:
+        return "a file system has no locks; set FSF_RUNS and FSF_CACHE to folders on a local disk"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{str(error.filename)[:200]}: {error.strerror}"
     if isinstance(error, UnicodeEncodeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -220,3 +221,17 @@ def test_a_full_disk(tmp_path: Path) -> None:
     refused(done, "cannot write")
     no_runs(tmp_path)
     assert not list((tmp_path / "runs").rglob("*.tmp"))
+
+
+def test_a_file_system_without_locks(fsf: Fsf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NFS is without its daemon of locks: a run has a note, a sweep says what to set."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    small = ("--sampler", "random", "--method", "ncc", "--shot", "1", "--image-size", "16")
+    done = fsf("run", "-o", "dataset.size=16", *small, "--tasks", "3")
+    assert done.returncode == 0, done.stderr
+    assert "FSF_CACHE" in done.stderr
+    refused(fsf("sweep", *small, "--tasks", "3"), "has no locks", "FSF_RUNS")
