@@ -64,6 +64,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     temporary = path.with_name(f"{_PREFIX}{path.name}.{os.urandom(4).hex()}.tmp")
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise OSError(errno.EINVAL, "it is a device or a pipe, not a regular file")
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(exist_ok=False)
         yield temporary

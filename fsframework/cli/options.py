@@ -344,14 +344,28 @@ def check_output(path: Path, *suffixes: str, force: bool) -> None:
         force: whether an existing file is replaced.
 
     Raises:
-        OptionError: its name has another ending, its folder does not exist, or it exists.
+        OptionError: its name has another ending, its folder does not exist, it exists, it is no
+            regular file, or it is also an input of the command.
     """
+    if str(path) == "-":
+        raise OptionError("- stands for no file here: output has a name, such as ./output")
+    if path.exists() and not path.is_file():
+        kind = (
+            "folder; name a file in it" if path.is_dir() else "device or pipe, not a regular file"
+        )
+        raise OptionError(f"{path} is a {kind}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise OptionError(f"{path} must end in {' or '.join(suffixes)}")
     if not path.absolute().parent.is_dir():
         raise OptionError(f"{path}: the folder {path.parent} does not exist")
     if path.exists() and not force:
         raise OptionError(f"{path} exists; give --force to replace it")
+    context = click.get_current_context(silent=True)
+    given = [] if context is None else [*context.params.values()]
+    values = [str(v) for one in given for v in (one if isinstance(one, tuple | list) else [one])]
+    files = [f for v in values for f in {v, v.partition(":")[2]} if f and os.path.exists(f)]  # noqa: PTH110
+    if path.exists() and sum(path.samefile(file) for file in files) > 1:
+        raise OptionError(f"{path} is an input of this command too; choose another output")
 
 
 _ORIGINS = {ParameterSource.COMMANDLINE: "command line", ParameterSource.ENVIRONMENT: "environment"}

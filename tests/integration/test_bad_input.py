@@ -235,3 +235,25 @@ def test_a_file_system_without_locks(fsf: Fsf, monkeypatch: pytest.MonkeyPatch) 
     assert done.returncode == 0, done.stderr
     assert "FSF_CACHE" in done.stderr
     refused(fsf("sweep", *small, "--tasks", "3"), "has no locks", "FSF_RUNS")
+
+
+@pytest.mark.parametrize(
+    ("output", "fault"),
+    [
+        ("taken.parquet", "taken.parquet is a folder"),
+        ("absent/w.parquet", "absent does not exist"),
+        ("words.parquet", "words.parquet is an input"),
+        ("/dev/full", "/dev/full is a device"),
+        ("-", "-"),
+    ],
+)
+def test_an_output_that_is_no_file_to_write(
+    fsf: Fsf, tmp_path: Path, output: str, fault: str
+) -> None:
+    (tmp_path / "taken.parquet").mkdir()
+    (tmp_path / "words.parquet").write_bytes(b"words")
+    before = sorted(tmp_path.rglob("*"))
+    extract = ("attributes", "extract", "--detector", "captions-file:words.parquet")
+    refused(fsf(*extract, "--dataset", "planted", output, "--force"), fault)
+    assert (sorted(tmp_path.rglob("*")), Path("/dev/full").is_char_device()) == (before, True)
+    assert (tmp_path / "words.parquet").read_bytes() == b"words"
