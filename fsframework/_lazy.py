@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fsframework.errors import FsfError
+from fsframework.errors import FsfError, install_hint
 
 __all__ = ["lazily"]
 
@@ -34,7 +34,7 @@ def lazily(
         except ModuleNotFoundError as error:
             if home[name].partition(".")[0] != error.name:
                 raise
-            wanted = error.name.replace("_", "-")
-        raise FsfError(f"{package}.{name} is part of {wanted}: pip install {wanted}")
+            wanted = {"fsf_tools": "fsf-toolbox"}.get(error.name, error.name.replace("_", "-"))
+        raise FsfError(f"{package}.{name} is part of {wanted}: {install_hint(wanted)}")
 
     return sorted(home), find

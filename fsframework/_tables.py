@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fsframework._text import printable
-from fsframework.errors import FsfError
+from fsframework.errors import FsfError, install_hint
 
 __all__ = ["data_frame", "first_rows", "footnotes", "html_table", "text_table"]
 
@@ -117,7 +117,7 @@ def data_frame(data: Any) -> Any:
     try:
         import pandas as pd  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
-        raise FsfError("to_pandas needs pandas: pip install pandas") from None
+        raise FsfError(f"to_pandas needs pandas: {install_hint('pandas')}") from None
     return pd.DataFrame(data)
 
 

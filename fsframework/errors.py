@@ -8,8 +8,9 @@ from __future__ import annotations
 import difflib
 import errno
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from fsframework._text import printable
@@ -25,6 +26,7 @@ __all__ = [
     "UnknownPlugin",
     "argument",
     "close_matches",
+    "install_hint",
     "naming",
     "refusal",
     "speaking",
@@ -112,6 +114,63 @@ def close_matches(name: str, known: Iterable[str]) -> str:
     if not near:
         return ""
     return " (did you mean " + " or ".join(repr(n) for n in near) + "?)"
+
+
+def install_hint(requirement: str) -> str:
+    """Return how a package is installed, for the end of a message.
+
+    A package of this project comes from where fsframework does: the folder of a checkout, or the
+    index. Nobody may have registered its name on an index that fsframework does not come from.
+
+    Args:
+        requirement: a name, with an extra in brackets where one is needed, or several names of
+            other projects.
+
+    >>> install_hint("pandas")
+    'pip install pandas'
+    """
+    # Imported late: they take a while, and few messages end so.
+    import json
+    import shlex
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote
+
+    quoted = f'"{requirement}"' if "[" in requirement else requirement
+    source = ""
+    with suppress(PackageNotFoundError, ValueError):
+        text = distribution("fsframework").read_text("direct_url.json")
+        source = str(json.loads(text or "{}").get("url", ""))
+    place = Path(unquote(source.removeprefix("file://")))
+    roots = [Path(__file__).parents[1], *([place] if source.startswith("file://") else [])]
+    root = next((one for one in roots if (one / "plugins").is_dir()), None)
+    if not requirement.startswith(("fsframework", "fsf-")) or not (root or source):
+        return f"pip install {quoted}"
+    if root and requirement.startswith("fsframework"):
+        return f"cd {shlex.quote(str(root))} && pip install -r requirements.txt"
+    if root and (folders := _folders_of(requirement, root / "plugins")):
+        return f"pip install {' '.join(f'-e {shlex.quote(folder)}' for folder in folders)}"
+    if place.suffix == ".whl" and source.startswith("file://"):
+        return f"pip install --find-links {shlex.quote(str(place.parent))} {quoted}"
+    return f"install {requirement} from where fsframework came from, {source or root}"
+
+
+def _folders_of(requirement: str, plugins: Path) -> list[str]:
+    """Return the folders of a checkout that a package and its missing dependencies are in."""
+    import tomllib
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    name, bracket, extra = requirement.partition("[")
+    folder = plugins / name.replace("-", "_")
+    if not (folder / "pyproject.toml").is_file():
+        return []
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found = [f"{folder}{bracket}{extra}"]
+    for needed in (one.partition(">")[0] for one in project["dependencies"]):
+        try:
+            distribution(needed)
+        except PackageNotFoundError:
+            found += _folders_of(needed, plugins)
+    return found
 
 
 def _in_python(name: str, value: Any) -> str:

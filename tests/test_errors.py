@@ -1,5 +1,7 @@
+import json
 import pickle
 import traceback
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +40,35 @@ def test_a_picture_is_shown_below_the_sentence_and_is_no_part_of_it():
         shown = "".join(traceback.format_exception_only(found))
         assert shown.endswith("nothing is found\n\nimages/\n└── CLASS/\n")
     assert errors.FsfError("short").picture == ""
+
+
+@pytest.mark.parametrize(
+    ("origin", "hint"),
+    [
+        (None, "pip install fsf-reports"),
+        ("file:///wheels/fsframework-0.1.0-py3-none-any.whl", "--find-links /wheels fsf-reports"),
+        ("https://example.org/fsframework.git", "came from, https://example.org/fsframework.git"),
+        ("file://{checkout}", "pip install -e {checkout}/plugins/fsf_reports"),
+    ],
+)
+def test_packages_are_installed_from_where_the_core_was(
+    origin: str | None, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = Path(errors.__file__).parents[1]
+
+    class Installed:
+        def read_text(self, _: str) -> str | None:
+            return origin and json.dumps({"url": origin.format(checkout=checkout)})
+
+    monkeypatch.chdir(checkout)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _: Installed())
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "site/fsframework/errors.py"))
+    assert hint.format(checkout=checkout) in errors.install_hint("fsf-reports")
+    assert errors.install_hint("pandas") == "pip install pandas"
+
+
+def test_in_a_checkout_packages_are_its_folders() -> None:
+    root = Path(errors.__file__).parents[1]
+    assert errors.install_hint("fsf-reports") == f"pip install -e {root}/plugins/fsf_reports"
+    assert f"{root}/plugins/fsf_timm[imagenet]" in errors.install_hint("fsf-timm[imagenet]")
+    assert str(root) in errors.install_hint("fsframework[all]")

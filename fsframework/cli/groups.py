@@ -13,7 +13,7 @@ import click
 from fsframework._calls import Called, contained, is_raised_by, top_level
 from fsframework.components.installed import InstalledCommand
 from fsframework.components.registry import Registry
-from fsframework.errors import PluginError, close_matches
+from fsframework.errors import PluginError, close_matches, install_hint
 
 __all__ = ["SECTIONS", "InstalledEntry", "ListingGroup", "RootGroup"]
 
@@ -35,8 +35,9 @@ class ListingGroup(click.Group):
         name = args[0]
         unknown = self.get_command(ctx, name) is None and not name.startswith("-")
         if unknown and not ctx.resilient_parsing:
-            more = "" if ctx.parent else '; packages bring more: pip install "fsframework[all]"'
-            hint = close_matches(name, self.list_commands(ctx)) or more
+            hint = close_matches(name, self.list_commands(ctx))
+            if not hint and not ctx.parent:
+                hint = f"; packages bring more: {install_hint('fsframework[all]')}"
             raise click.UsageError(f"unknown command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -15,13 +15,13 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fsframework._calls import remember, text_of
+from fsframework._calls import remember, text_of, top_level
 from fsframework._reading import check_file
 from fsframework._text import NAME
 from fsframework.components.contracts import check_contract
@@ -33,6 +33,7 @@ from fsframework.errors import (
     UnknownPlugin,
     argument,
     close_matches,
+    install_hint,
 )
 from fsframework.interfaces.command import Command
 
@@ -122,7 +123,7 @@ class Registry:
             hint = close_matches(name, names)
             # A longer list hides the rest of the message.
             names = names if len(names) <= 40 else ["see fsf plugins list"]
-            known = ", ".join(names) or 'none installed; pip install "fsframework[main]" or "[all]"'
+            known = ", ".join(names) or f"none installed; {install_hint('fsframework[main]')}"
             if advice := _advise_on_file(kind, name):
                 raise OptionError(f"unknown {kind} {name!r}: {advice}")
             raise UnknownPlugin(f"unknown {kind} {name!r}{hint}; known: {known}")
@@ -259,7 +260,7 @@ class Registry:
         except BaseException as error:
             hint = "reinstall the distribution"
             if isinstance(error, ModuleNotFoundError):
-                hint = f"is a dependency missing? try: pip install {error.name}"
+                hint = _hint_on_missing(plugin.distribution, top_level(error.name or "")) or hint
             raise _failure(plugin, f"cannot be imported: {text_of(error)}", hint) from error
 
     def _check_class(self, plugin: Plugin, cls: Any) -> None:
@@ -280,6 +281,19 @@ class Registry:
     def _require_sound(self, plugin: Plugin) -> None:
         if plugin.status != "ok":
             raise _failure(plugin, f"is {plugin.status}", "reinstall or repair the distribution")
+
+
+def _hint_on_missing(distribution: str, module: str) -> str:
+    """Return how a module that a distribution of this project needs is installed, else nothing."""
+    from importlib.metadata import PackageNotFoundError, requires  # late: few imports fail
+
+    with suppress(PackageNotFoundError):
+        for requirement in (distribution.startswith("fsf-") and requires(distribution)) or ():
+            needed, _, marker = requirement.partition(";")
+            if re.split(r"[^\w-]", needed)[0].replace("-", "_") == module:
+                extra = re.search(r"extra == .([\w-]+)", marker)
+                return install_hint(distribution + (f"[{extra[1]}]" if extra else ""))
+    return ""
 
 
 def _with_clashes(rows: Sequence[tuple[Plugin, tuple[str, ...]]]) -> list[Plugin]:

@@ -61,7 +61,7 @@ def test_a_group_without_arguments_prints_its_help_as_help(fsf: Fsf, arguments: 
         (["data", "lst"], "unknown command 'lst' (did you mean 'list'?) (see fsf data --help)"),
         (
             ["zzz"],
-            "fsf: unknown command 'zzz'; packages bring more: pip install \"fsframework[all]\"",
+            "fsf: unknown command 'zzz'; packages bring more: cd ",
         ),
     ],
 )

@@ -200,7 +200,7 @@ def test_an_unknown_name_gets_near_ones_and_the_list(statistic: Install, refused
         ("class X: pass", "X", "is class X, not a subclass of Statistic", "derive it"),
         ("from fsframework.interfaces import Statistic as X", "X", "it lacks per_task", ""),
         ("", "Missing", "cannot be imported: AttributeError", "reinstall"),
-        ("import not_there_at_all", "X", "ModuleNotFoundError", "pip install not_there_at_all"),
+        ("import not_there_at_all", "X", "ModuleNotFoundError", "(hint: reinstall"),
         ("raise SystemExit", "X", "cannot be imported: SystemExit", "reinstall"),
         ("assert False, 'no\\nluck'", "X", "AssertionError: no luck", "reinstall"),
     ],

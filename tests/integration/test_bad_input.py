@@ -230,7 +230,7 @@ def test_a_file_system_without_locks(fsf: Fsf, monkeypatch: pytest.MonkeyPatch) 
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    small = ("--sampler", "random", "--method", "ncc", "--shot", "1", "--image-size", "16")
+    small = ("--sampler", "random", "--method", "ncc", "--shot", "1", "-o", "training.epochs=0")
     done = fsf("run", "-o", "dataset.size=16", *small, "--tasks", "3")
     assert done.returncode == 0, done.stderr
     assert "FSF_CACHE" in done.stderr

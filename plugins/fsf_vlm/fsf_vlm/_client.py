@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from fsf_vlm._store import Answer, AnswerStore, InvalidAnswer, checked_answer
+from fsframework.errors import install_hint
 from fsframework.interfaces import DataError, OptionError, check_above, check_at_least
 from fsframework.values import UInt8Array, digest_of
 
@@ -151,7 +152,7 @@ class Client:
         if importlib.util.find_spec("openai") is None:
             raise OptionError(
                 "an endpoint needs the package openai, which is not installed; "
-                'pip install "fsf-vlm[endpoint]"'
+                + install_hint("fsf-vlm[endpoint]")
             )
         self.model = model
         self.key_from = key_from

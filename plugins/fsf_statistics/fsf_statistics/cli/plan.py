@@ -18,7 +18,7 @@ from fsframework.cli.options import (
     shared,
     tree_of,
 )
-from fsframework.errors import OptionError, PluginError
+from fsframework.errors import OptionError, PluginError, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -389,5 +389,7 @@ def _reports() -> Any:
     try:
         import fsf_reports
     except ImportError as error:
-        raise PluginError("--figure needs what draws figures: pip install fsf-reports") from error
+        raise PluginError(
+            f"--figure needs what draws figures: {install_hint('fsf-reports')}"
+        ) from error
     return fsf_reports
