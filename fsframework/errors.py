@@ -155,22 +155,17 @@ def install_hint(requirement: str) -> str:
 
 
 def _folders_of(requirement: str, plugins: Path) -> list[str]:
-    """Return the folders of a checkout that a package and its missing dependencies are in."""
+    """Return the folders of a checkout that a package and its dependencies are in."""
     import tomllib
-    from importlib.metadata import PackageNotFoundError, distribution
 
     name, bracket, extra = requirement.partition("[")
     folder = plugins / name.replace("-", "_")
     if not (folder / "pyproject.toml").is_file():
         return []
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found = [f"{folder}{bracket}{extra}"]
-    for needed in (one.partition(">")[0] for one in project["dependencies"]):
-        try:
-            distribution(needed)
-        except PackageNotFoundError:
-            found += _folders_of(needed, plugins)
-    return found
+    names = [one.partition(">")[0] for one in project["dependencies"]]
+    needed = [path for one in names for path in _folders_of(one, plugins)]
+    return list(dict.fromkeys([f"{folder}{bracket}{extra}", *needed]))
 
 
 def _in_python(name: str, value: Any) -> str:

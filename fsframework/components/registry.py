@@ -326,44 +326,42 @@ def _claimed(kind: str, name: str, plugins: Sequence[Plugin]) -> PluginError:
     return PluginError(f"{kind} {name!r} is claimed by {claims}; {remedy}")
 
 
-_WEIGHTS = (".bin", ".ckpt", ".pkl", ".pt", ".pth", ".safetensors", ".tar")
 _UNREAD = (".h5", ".keras", ".npz", ".onnx", ".tflite")
-_ARCHIVES = (".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz", ".zip")
+_WEIGHTS = (".bin", ".ckpt", ".pkl", ".pt", ".pth", ".safetensors", ".tar", *_UNREAD)
 _TABLES = (".csv", ".parquet", ".tsv", ".txt", ".xlsx")
-_TASKS = (".json", ".jsonl", ".safetensors")
+_ARCHIVES = (".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz", ".zip")
+_ENDINGS = {
+    "backbone": _WEIGHTS,
+    "method": _WEIGHTS,
+    "dataset": (*_TABLES, *_ARCHIVES),
+    "detector": _TABLES,
+    "sampler": (".json", ".jsonl", ".safetensors"),
+}
+"""Of files that users name in place of a plugin, by its kind."""
 
 
 def _advise_on_file(kind: str, name: str) -> str:
     """Return how a file or folder is given that is named in place of a plugin, else nothing."""
     suffix = Path(name).suffix.lower()
-    exists, folder = os.path.exists(name), os.path.isdir(name)  # noqa: PTH110, PTH112 - long names
     if suffix == ".py":
         return (
             f"classes in a file are loaded with {argument('plugins', [name])}, and named like the "
             f"class in lower case, such as my-{kind} for My{kind.capitalize()}"
         )
-    if kind in ("backbone", "method") and (exists or suffix in (*_WEIGHTS, *_UNREAD)):
-        unread = f"a network in a {suffix} file is not read, only its weights as PyTorch saves them"
-        name = "FILE.pth" if suffix in _UNREAD else name
-        given = argument("backbone", {"name": "timm:NAME", "weights": name})
-        return (
-            f"{f'{unread}; ' if suffix in _UNREAD else ''}weights are given with the name of their "
-            f"network, {given}, or {argument('training.init_from', name)} beside another backbone; "
-            "in Python, backbone also takes any torch.nn.Module"
-        )
-    if kind == "dataset" and (
-        exists or Path(name).name != name or suffix in (*_TABLES, *_ARCHIVES)
-    ):
-        place = "csv" if suffix in _TABLES and not folder else "folder"
-        return f"did you mean {place}:{name}?"
-    if kind == "detector" and (exists or suffix in _TABLES):
-        return (
-            f"captions in a file are given as captions-file:{name}, words with "
-            f"{argument('attributes', name)}"
-        )
-    if kind == "sampler" and (exists or suffix in _TASKS):
-        return f"tasks in a file are given with {argument('task_file', name)}"
-    return ""
+    is_path = os.path.exists(name) or (kind == "dataset" and Path(name).name != name)  # noqa: PTH110
+    if suffix not in _ENDINGS.get(kind, ()) and not is_path:
+        return ""
+    file = "FILE.pth" if suffix in _UNREAD else name
+    weights = (
+        f"weights, as PyTorch saves them (not {', '.join(_UNREAD)}), are given with their network, "
+        f"{argument('backbone', {'name': 'timm:NAME', 'weights': file})}, or with "
+        f"{argument('training.init_from', file)}; in Python, backbone takes any torch.nn.Module"
+    )
+    place = "csv" if suffix in _TABLES and not os.path.isdir(name) else "folder"  # noqa: PTH112
+    words = f"captions in a file are captions-file:{name}, words {argument('attributes', name)}"
+    tasks = f"tasks in a file are given with {argument('task_file', name)}"
+    advice = {"backbone": weights, "method": weights, "detector": words, "sampler": tasks}
+    return {**advice, "dataset": f"did you mean {place}:{name}?"}.get(kind, "")
 
 
 def _failure(plugin: Plugin, cause: str, hint: str) -> PluginError:

@@ -36,26 +36,20 @@ class _SkippedTable(_Skipped):
         return {}
 
 
-_NUMPY = ("core.multiarray", "_core.multiarray")
-_HARMLESS: Mapping[type[_Skipped], Iterable[str]] = {
-    _Skipped: (
-        *("numpy.dtype", "numpy.ndarray", "argparse.Namespace", "types.SimpleNamespace"),
-        *(f"numpy.{module}.{name}" for module in _NUMPY for name in ("scalar", "_reconstruct")),
-        *(f"{module}.PosixPath" for module in ("pathlib", "pathlib._local")),
-    ),
-    _SkippedTable: (
-        *("easydict.EasyDict", "yacs.config.CfgNode", "fvcore.common.config.CfgNode"),
-        "pytorch_lightning.utilities.parsing.AttributeDict",
-        "lightning_fabric.utilities.data.AttributeDict",
-        "lightning.fabric.utilities.data.AttributeDict",
-    ),
+_OF_NUMPY = [f"{c}.multiarray.{n}" for c in ("core", "_core") for n in ("scalar", "_reconstruct")]
+_HARMLESS: Mapping[type[_Skipped], str] = {
+    _Skipped: "argparse.Namespace types.SimpleNamespace pathlib.PosixPath pathlib._local.PosixPath "
+    + " ".join(f"numpy.{name}" for name in ("dtype", "ndarray", *_OF_NUMPY)),
+    _SkippedTable: "easydict.EasyDict yacs.config.CfgNode fvcore.common.config.CfgNode "
+    "lightning_fabric.utilities.data.AttributeDict lightning.fabric.utilities.data.AttributeDict "
+    "pytorch_lightning.utilities.parsing.AttributeDict",
 }
 """Names that a file may use beside tensors: numbers of NumPy and options of a training. None of
 them is imported: a stand-in that does nothing takes the place of each."""
 _STAND_INS: list[Any] = [
     type(name.rpartition(".")[2], (cls,), {"__module__": name.rpartition(".")[0]})
     for cls, names in _HARMLESS.items()
-    for name in names
+    for name in names.split()
 ]
 
 

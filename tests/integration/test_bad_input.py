@@ -156,7 +156,7 @@ def test_a_task_file_made_for_other_data_or_edited(fsf: Fsf, tmp_path: Path) -> 
         (("--dataset", "x.csv"), ("csv:x.csv",)),
         (("--dataset", "images.zip"), ("folder:images.zip",)),
         (("--backbone", "mynet.pth"), ("timm:NAME -o backbone.weights=mynet.pth", "init_from")),
-        (("--backbone", "n/mynet.onnx"), (".onnx file is not read", "backbone.weights=FILE.pth")),
+        (("--backbone", "n/mynet.onnx"), ("not .h5", ".onnx", "backbone.weights=FILE.pth")),
         (("--method", "mine.py"), ("--plugin mine.py", "my-method")),
         (("--sampler", "x.py"), ("--plugin x.py", "my-sampler")),
         (("--sampler", "tasks.safetensors"), ("--task-file tasks.safetensors",)),
