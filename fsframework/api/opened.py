@@ -17,7 +17,7 @@ from fsframework.engine.preparation import (
 )
 from fsframework.engine.session import Session
 from fsframework.engine.tasks import read_thumbnails
-from fsframework.errors import OptionError, argument
+from fsframework.errors import InfeasibleTask, OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.records import read_arms
 from fsframework.values import Arms, ImagePool, TaskSet
@@ -46,13 +46,20 @@ class OpenedImages:
 
 
 def open_images(experiment: Experiment, session: Session) -> OpenedImages:
-    """Open the images that an experiment draws its tasks from, with their words.
+    """Open the images that a run of an experiment draws its tasks from, with their words.
+
+    Where no such tasks can be drawn, these are the most images that a run considers.
 
     Raises:
         DataError: the data are missing or broken, or there are no words.
     """
     dataset: Dataset = experiment.dataset.create()
-    split = _usual_split(experiment, session, dataset)
+    split = experiment.settings.split
+    if split is None:
+        try:
+            split = drawn_tasks(experiment, dataset, session).experiment.settings.split or "test"
+        except InfeasibleTask:
+            split = candidate_splits(experiment, dataset)[-1]
     pool, _ = with_words(split, experiment, dataset, session, needed=True)
     return OpenedImages(dataset, split, pool)
 
@@ -111,6 +118,8 @@ def open_tasks(
 def detection(experiment: Experiment, session: Session, *, batch_size: int = 0) -> Detection:
     """Return the detection of the words in the images of an experiment.
 
+    Without a split it covers all images, since the tasks of a run may be drawn from any of them.
+
     Args:
         batch_size: images per call of the detector; by default 16 on a CPU, 64 on a GPU.
 
@@ -119,19 +128,9 @@ def detection(experiment: Experiment, session: Session, *, batch_size: int = 0) 
         FsfError: the detector cannot be prepared.
     """
     dataset: Dataset = experiment.dataset.create()
-    split = _usual_split(experiment, session, dataset)
+    split = experiment.settings.split or "all"
     found = detection_of(experiment, dataset, split, session, batch_size)
     if found is None:
         known = ", ".join(p.name for p in session.registry.plugins("detector"))
         raise OptionError(f"{argument('detector')} is missing; give one of {known}")
     return found
-
-
-def _usual_split(experiment: Experiment, session: Session, dataset: Dataset) -> str:
-    split = candidate_splits(experiment, dataset)[0]
-    if split != "test" and experiment.settings.split is None:
-        splits = ", ".join(dataset.splits) or "none"
-        session.reporter.note(
-            f"the split {split} is used because the data set has no split test (it has {splits})"
-        )
-    return split

@@ -108,7 +108,7 @@ class Detection:
         return self._detector.selector if isinstance(self._detector, Captioner) else None
 
     def _identity(self) -> str:
-        """Return the digest of what the answers depend on: not on a captioner's selector."""
+        """Return the digest of what the answers depend on: not on a captioner's selector or split."""
         asked = self.component
         if self._selector is not None:
             own = {k: v for k, v in asked.options.items() if k != "selector"}
@@ -120,7 +120,6 @@ class Detection:
             canonical(made_by),
             dataclasses.replace(self.origin, options={}, instance=None).fingerprint,
             self.dataset.fingerprint,
-            self.split,
         )
 
     @property
@@ -155,7 +154,8 @@ class Detection:
             FsfError: an answer is malformed.
         """
         reporter, total = self.session.reporter, len(self.keys)
-        digest = digest_of(self.identity, self.component.fingerprint, canonical(self._provenance))
+        made_by = self.component.fingerprint, canonical(self._provenance), self.split
+        digest = digest_of(self.identity, *made_by)
         stored = self.session.workspace.cache / "attributes" / f"{digest[:24]}.parquet"
 
         def waiting() -> None:

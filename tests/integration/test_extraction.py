@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fsframework.components.registry import Registry
-from fsframework.values import AttributeTable
+from fsframework.values import AttributeTable, TaskSet
 from tests.conftest import Fsf
 from tests.forked import started
 from tests.toys import image_folder
@@ -45,13 +45,14 @@ class Slow(Captioner):
         return [image.metadata["caption"] for image in images]
 '''
 DATA = ["--dataset", "planted", "-o", "dataset.n_per_class=20"]
+TESTED = ["--split", "test", *DATA]
 N_IMAGES = 400
 
 
 @pytest.fixture
 def arguments(tmp_path: Path) -> list[str]:
     (tmp_path / "slow.py").write_text(SLOW)
-    return ["--plugin", "slow.py", "--detector", "slow", "--batch-size", "5", *DATA]
+    return ["--plugin", "slow.py", "--detector", "slow", "--batch-size", "5", *TESTED]
 
 
 def said(tmp_path: Path) -> Counter[str]:
@@ -127,11 +128,11 @@ def test_bad_input_is_one_line_and_writes_nothing(
 
 def test_a_file_that_is_there_is_not_replaced_unasked(fsf: Fsf, tmp_path: Path) -> None:
     (tmp_path / "w.parquet").write_bytes(b"mine")
-    kept = fsf("attributes", "extract", "w.parquet", "--detector", "metadata", *DATA)
+    kept = fsf("attributes", "extract", "w.parquet", "--detector", "metadata", *TESTED)
     assert kept.returncode == 2
     assert "w.parquet exists; give --force to replace it" in kept.stderr
     assert (tmp_path / "w.parquet").read_bytes() == b"mine"
-    forced = fsf("attributes", "extract", "w.parquet", "--detector", "metadata", *DATA, "--force")
+    forced = fsf("attributes", "extract", "w.parquet", "--detector", "metadata", *TESTED, "--force")
     assert forced.returncode == 0, forced.stderr
     assert len(AttributeTable.load(tmp_path / "w.parquet")) == N_IMAGES
 
@@ -171,7 +172,7 @@ def test_an_image_that_cannot_be_decoded_is_named_and_the_exit_says_so(
 
 
 def test_words_that_are_all_dropped_make_a_table_but_no_tasks(fsf: Fsf, tmp_path: Path) -> None:
-    dropping = ["--min-count", "999", "--drop-words", "brick,nonsense", *DATA]
+    dropping = ["--min-count", "999", "--drop-words", "brick,nonsense", *TESTED]
     done = fsf("attributes", "extract", "w.parquet", "--detector", "metadata", *dropping)
     assert done.returncode == 0, done.stderr
     assert "no image has a word: no tasks can be drawn with this table" in done.stdout
@@ -192,6 +193,33 @@ def test_a_table_of_another_split_is_recognised(fsf: Fsf) -> None:
     assert other.returncode == 2
     assert other.stderr.startswith("fsf: val.parquet, a table of the split val: none of")
     assert "note:" not in other.stderr, "the problem is said once"
+
+
+def test_a_table_made_first_gives_the_experiment_of_one_step(fsf: Fsf, tmp_path: Path) -> None:
+    image_folder(tmp_path / "images", "abcdefgh", each=8)
+    nouns = ["dog", "cat", "bench", "sofa", "car", "tree", "boat"]
+    named = {
+        f"{c}/{i}.png": " and ".join(f"a {nouns[(i + j * k) % 7]}" for j in range(3))
+        for k, c in enumerate("abcdefgh")
+        for i in range(8)
+    }
+    captions = [json.dumps({"key": key, "caption": text}) for key, text in named.items()]
+    (tmp_path / "c.jsonl").write_text("\n".join(captions))
+    shape = ["--shot", "1", "--queries", "2", "--method", "ncc", "-o", "training.epochs=0"]
+    data = ["--dataset", "folder:images"]
+    detector = ["--detector", "captions-file:c.jsonl"]
+    drawing = ["--tasks", "20", *data, *shape]
+    done = fsf("attributes", "extract", "w.parquet", *detector, *data)
+    assert done.returncode == 0, done.stderr
+    for file, source in (("a.st", detector), ("b.st", ["--attributes", "w.parquet"])):
+        done = fsf("tasks", "make", file, *source, *drawing)
+        assert done.returncode == 0, done.stderr
+    one, two = (TaskSet.load(tmp_path / file) for file in ("a.st", "b.st"))
+    assert (one.digest, one.words) == (two.digest, two.words)
+    assert one.n_way == 5
+    words = ["--attributes", "w.parquet", *data, *shape]
+    assert json.loads(fsf("attributes", "stats", *words, "--json").stdout)["images"] == 64
+    assert "of 64 images" in fsf("attributes", "show", "p.html", *words, "--images", "5").stdout
 
 
 def test_what_labels_forbid_is_known_before_a_word_is_detected(fsf: Fsf, tmp_path: Path) -> None:

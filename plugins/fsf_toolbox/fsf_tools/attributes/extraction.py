@@ -62,7 +62,8 @@ def extract_words(
     found = detection(experiment, described.session, batch_size=batch_size)
     todo = found.missing()
     if sharing is not None:
-        sharing.compute("detection", found.identity, todo, found.batch_size)
+        work = f"{found.identity[:48]}-{found.split}"
+        sharing.compute("detection", work, todo, found.batch_size)
     table = found.table()
     words = experiment.settings
     pool = found.dataset.pool(found.split)

@@ -57,12 +57,13 @@ def extract(
     as_json: bool,
     **_: Any,
 ) -> None:
-    """Detect the words in a split's images and write them to OUTPUT (.parquet).
+    """Detect the words in images and write them to OUTPUT (.parquet).
 
-    Captions are stored as they are made. If the command is killed and run again, it
-    resumes where it stopped: no image is captioned twice, and other words are
-    selected from the same captions. An image that cannot be read is named and
-    skipped, and the exit code is 1. The workers of --launcher divide the images.
+    Without --split, all images are processed, since the tasks of fsf run may be drawn
+    from any of them. Captions are stored as they are made. If the command is killed
+    and run again, it resumes where it stopped: no image is captioned twice, and other
+    words are selected from the same captions. An image that cannot be read is named
+    and skipped, and the exit code is 1. The workers of --launcher divide the images.
     """
     from fsf_tools.attributes.extraction import detecting, extract_words
     from fsf_tools.sharing import sharing_of

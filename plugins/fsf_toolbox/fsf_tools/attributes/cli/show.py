@@ -21,7 +21,7 @@ __all__ = ["show"]
 
 @command()
 @click.argument("output", type=click.Path(path_type=Path))
-@shared("dataset", *WORDS, "split", "seed")
+@shared("dataset", "method", "backbone", *WORDS, "split", "way", "shot", "queries", "seed")
 @click.option(
     "--images",
     "n",
@@ -47,8 +47,8 @@ def show(
 ) -> None:
     """Make a page of images with their words: OUTPUT is .html or .png.
 
-    The images are drawn at random by --seed. Words that name an image's own class
-    are marked.
+    The images are drawn at random by --seed, from those that fsf run draws tasks from
+    with the same options. Words that name an image's own class are marked.
 
     \b
     Example:
