@@ -36,7 +36,15 @@ from fsframework.errors import DataError, FsfError, PluginError
 from fsframework.interfaces.dataset import Dataset
 from fsframework.interfaces.detector import AttributeDetector, Captioner
 from fsframework.interfaces.selector import WordSelector
-from fsframework.values import AttributeTable, BoolArray, ImageRecord, IntArray, Texts, digest_of
+from fsframework.values import (
+    AttributeTable,
+    BoolArray,
+    ImageRecord,
+    IntArray,
+    Texts,
+    digest_of,
+    normalize,
+)
 
 __all__ = ["Detection"]
 
@@ -85,6 +93,8 @@ class Detection:
 
     def __post_init__(self) -> None:
         self._indices = self.dataset.split_indices(self.split)
+        columns = self.dataset.metadata.items()
+        self._columns = {normalize(name): Texts.of(column) for name, column in columns}
         keys = Texts.of(self.dataset.keys)
         self.keys = keys.take(self._indices)
         self._detector: AttributeDetector = self.component.create()
@@ -108,7 +118,7 @@ class Detection:
         return self._detector.selector if isinstance(self._detector, Captioner) else None
 
     def _identity(self) -> str:
-        """Return the digest of what the answers depend on: not on a captioner's selector or split."""
+        """Return the digest of what the answers depend on: not on split and selector."""
         asked = self.component
         if self._selector is not None:
             own = {k: v for k, v in asked.options.items() if k != "selector"}
@@ -218,12 +228,11 @@ class Detection:
         return images, places, broken
 
     def _shown(self, index: int) -> Any:
-        key = self.dataset.keys[index]
+        key = normalize(self.dataset.keys[index])
         if self._detector.consumes == "pixels":
             with about(repr(key)):
                 return self.dataset.image(index)
-        columns = self.dataset.metadata.items()
-        return ImageRecord(key, {name: column[index] for name, column in columns})
+        return ImageRecord(key, {name: own[index] for name, own in self._columns.items()})
 
     def _table(self, log: _Log) -> AttributeTable:
         """Build the table from the log, reading it block by block."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from fsframework.engine.options import Settings
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.values import ImagePool, read_csv
+from fsframework.values import ImagePool, Texts, read_csv
 
 if TYPE_CHECKING:
     from fsframework.interfaces.backbone import Backbone
@@ -127,7 +127,8 @@ def _read(path: Path, known: Sequence[str] | None) -> dict[str, str]:
 
     columns, rows, wrong = read_csv(path, demand_header)
     found: dict[str, str] = {}
-    cells = (columns[name].to_pylist() for name in ("class", "name"))
+    cells = (Texts([columns[name]]) for name in ("class", "name"))
+    known = None if known is None else Texts.of(known)
     for row, of, name in zip(rows.tolist(), *cells, strict=True):
         if of in found:
             wrong[row] = f"repeats the class {of!r}"

@@ -6,10 +6,8 @@ import dataclasses
 import functools
 import itertools
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +15,7 @@ from fsframework.engine.detection import Detection
 from fsframework.engine.options import WordChoice
 from fsframework.engine.progress import Reporter
 from fsframework.errors import DataError, OptionError, argument, close_matches, naming
-from fsframework.values import AttributeTable, ImagePool, Texts, read_csv
+from fsframework.values import AttributeTable, ImagePool, Texts, normalize, read_csv
 
 __all__ = [
     "pool_with_attributes",
@@ -30,7 +28,6 @@ __all__ = [
 _NEARLY_ALL = 0.8
 """Share of the classes from which on a word that most of their images have is noted."""
 _COLUMN = "column:"
-_SEPARATOR, _OTHER_SEPARATORS = ";", ",|"
 _WORDNET_ID = re.compile(r"(?<![^\W_])n\d{8}(?![^\W_])")
 _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -75,7 +72,8 @@ def pool_with_attributes(
     with naming(source):
         pool = pool.with_attributes(table)
     _demand_words(pool, f"no image has any attribute (source: {source})")
-    for word in sorted(set(words.drop_words) - set(table.words)):
+    known = {word.lower() for word in table.words}
+    for word in sorted({word for word in words.drop_words if _plain(word) not in known}):
         reporter.note(f"no image has the word {word!r} that is to be dropped")
     pool = without_dropped_words(pool, words)
     _demand_words(pool, "no image has any attribute left; drop fewer words")
@@ -92,6 +90,8 @@ def _notes(pool: ImagePool, absent: int, source: str) -> Iterator[str]:
         absent: number of images that are not in the source of the words.
     """
     table, of_images = _table_of(pool), f"of the {len(pool):,} images"
+    if reading := table.provenance.get("reading"):
+        yield f"{source}: {reading}"
     wordless = int((table.words_per_image() == 0).sum()) - absent
     lacking = [f"{absent:,} {of_images} are not in {source}"] if absent else []
     lacking += [f"{wordless:,} {of_images} have no words"] if wordless else []
@@ -140,30 +140,13 @@ def _found(pool: ImagePool, source: str | None) -> tuple[AttributeTable, str]:
         source = f"{_COLUMN}words"
     if not source.startswith(_COLUMN):
         return read_attributes(source), source
-    name = source.removeprefix(_COLUMN)
+    name = normalize(source.removeprefix(_COLUMN))
     if name not in pool.metadata:
         near = close_matches(name, pool.metadata)
         raise DataError(f"{argument('attributes', source)}: no such column{near}{columns}")
-    lists = [_lists(Texts.of(pool.metadata[name]).array)]
-    table = AttributeTable.from_lists(pool.keys, lists, provenance={"source": source})
-    return _separated(table, argument("attributes", source)), source
-
-
-def _separated(table: AttributeTable, called: str) -> AttributeTable:
-    """Return a table unless its cells have other marks where words are to be separated.
-
-    Raises:
-        DataError: most words have such a mark, and no image has several words.
-    """
-    for mark in _OTHER_SEPARATORS:
-        marked = [word for word in table.words if mark in word]
-        if 2 * len(marked) > len(table.words) and table.words_per_image().max() == 1:
-            meant = _SEPARATOR.join(word.strip() for word in marked[0].split(mark))
-            raise DataError(
-                f"{called}: a cell has {marked[0]!r}; words are separated by {_SEPARATOR!r}, as in "
-                f"{meant!r}"
-            )
-    return table
+    with naming(argument("attributes", source)):
+        cells = [Texts.of(pool.metadata[name]).array]
+        return AttributeTable.from_cells(pool.keys, cells, {"source": source}), source
 
 
 def read_attributes(path: str | Path) -> AttributeTable:
@@ -181,7 +164,7 @@ def read_attributes(path: str | Path) -> AttributeTable:
             f"{argument('attributes', str(path))}: must end in {' or '.join(readers)}, or be "
             f"{_COLUMN}NAME; {_captions(path)}"
         )
-    return _separated(reader(path), str(path))
+    return reader(path)
 
 
 def _captions(path: Path) -> str:
@@ -202,29 +185,18 @@ def _read_csv(path: Path) -> AttributeTable:
     columns, rows, wrong = read_csv(path, demand_header)
     keys = Texts([columns.pop("key")])
     for place in keys.repeated[:1]:
-        wrong[rows[place]] = f"repeats the key {keys[place]!r}"
+        wrong[rows[place]] = f"repeats the key {keys.name_repeat()}"
     if (nameless := keys.array.index("").as_py()) >= 0:
         wrong[rows[nameless]] = "has no key"
     if wrong:
         raise DataError(
             f"{path}: row {min(wrong)} {wrong[min(wrong)]}; columns are separated by commas, "
-            f"several words of an image by {_SEPARATOR!r}"
+            "several words of an image by ';'"
         )
     chunks = columns.pop("words").chunks
-    lists = (_lists(chunks.pop(0)) for _ in range(len(chunks)))  # each is released once it is read
-    return AttributeTable.from_lists(keys, lists, provenance={"file": path.name})
-
-
-def _lists(cells: Any) -> Any:
-    """Return the words of an Arrow array of cells as lists."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    split = pc.split_pattern(cells, _SEPARATOR)
-    flat = split.values.cast(pa.string()).dictionary_encode()
-    words = [word.strip() for word in flat.dictionary.to_pylist()]
-    offsets = split.offsets.cast(pa.int32())
-    return pa.ListArray.from_arrays(offsets, pa.DictionaryArray.from_arrays(flat.indices, words))
+    cells = (chunks.pop(0) for _ in range(len(chunks)))  # each is released once it is read
+    with naming(path):
+        return AttributeTable.from_cells(keys, cells, {"file": path.name})
 
 
 def without_dropped_words(pool: ImagePool, words: WordChoice) -> ImagePool:
@@ -244,11 +216,11 @@ def without_dropped_words(pool: ImagePool, words: WordChoice) -> ImagePool:
     table = pool.attributes
     if table is None or not words.drops:
         return pool
-    drop = set(words.drop_words)
+    drop = set(map(_plain, words.drop_words))
     if words.drop_words_in_classes is not None:
-        drop |= words_in_classes(pool, words.drop_words_in_classes).keys()
+        drop |= {*map(_plain, words_in_classes(pool, words.drop_words_in_classes))}
     keep = np.bincount(table.indices, minlength=len(table.words)) >= words.min_count
-    keep &= np.array([word not in drop for word in table.words], dtype=bool)
+    keep &= np.array([word.lower() not in drop for word in table.words], dtype=bool)
     if keep.all():
         return pool
     left = table.without(np.flatnonzero(~keep[table.indices]))
@@ -320,6 +292,11 @@ def words_in_classes(pool: ImagePool, share: float = _NEARLY_ALL) -> dict[str, i
     return {table.words[word]: int(classes[word]) for word in found}
 
 
+def _plain(word: str) -> str:
+    """Return a word in the form in which words are compared."""
+    return normalize(word.strip()).lower()
+
+
 def _table_of(pool: ImagePool) -> AttributeTable:
     if pool.attributes is None:
         raise DataError("these images have no attributes; give a detector or an attribute table")
@@ -348,7 +325,6 @@ def _names(tokens: Sequence[str], names: frozenset[str]) -> bool:
 
 
 def _tokens(text: str) -> list[str]:
-    text = unicodedata.normalize("NFC", text)
     text = _POSSESSIVE.sub("", _WORDNET_ID.sub(" ", text))
     tokens = [token for run in _LETTERS.findall(text) for token in _uncamelled(run)]
     return [token for token in tokens if token not in _STOP_WORDS]

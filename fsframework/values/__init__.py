@@ -25,7 +25,8 @@ from fsframework._tables import data_frame, first_rows, footnotes, html_table, t
 from fsframework._text import PathNames, csv_text, inert_cell, printable
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION, read_csv, read_parquet
-from fsframework.values._texts import Texts
+from fsframework.values._texts import Texts, normalize
+from fsframework.values._words import WordReader
 from fsframework.values.arms import ArmOutcomes, Arms, Contrast, label_in_arms
 from fsframework.values.attributes import AttributeTable
 from fsframework.values.estimate import Estimate, Estimates, measure_name, table_of
@@ -56,6 +57,7 @@ __all__ = [
     "TaskSet",
     "Texts",
     "UInt8Array",
+    "WordReader",
     "atomic_path",
     "atomic_write",
     "check_file",
@@ -71,6 +73,7 @@ __all__ = [
     "label_in_arms",
     "locked",
     "measure_name",
+    "normalize",
     "open_file",
     "parse_json",
     "parse_number",

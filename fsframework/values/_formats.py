@@ -24,7 +24,7 @@ from fsframework._reading import (
 )
 from fsframework.errors import DataError
 from fsframework.values._arrays import BoolArray, IntArray
-from fsframework.values._texts import Texts
+from fsframework.values._texts import Texts, normalize
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -98,7 +98,8 @@ def read_csv(
     """
     try:
         with open_file(path) as file:
-            names = [cell.strip() for cell in next(csv.reader(text_lines(file), strict=True), [])]
+            header = next(csv.reader(text_lines(file), strict=True), [])
+        names = [normalize(cell.strip()) for cell in header]
         demand_header(names)
         with open_file(path) as file:
             quoted = any(b'"' in block for block in iter(lambda: file.read(_CSV_BLOCK), b""))

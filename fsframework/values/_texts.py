@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -13,15 +14,20 @@ import numpy as np
 from fsframework.errors import DataError
 from fsframework.values._arrays import IntArray
 
-__all__ = ["Texts", "release_memory"]
+__all__ = ["Texts", "normalize", "release_memory"]
 
 _BLOCK = 1 << 13
 
 
-class Texts(Sequence[str]):
-    """A sequence of texts, stored as one Arrow array: a quarter of the memory of a tuple.
+def normalize(text: str) -> str:
+    """Return a text in Unicode NFC, the form in which keys, names and words are compared."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
-    It is equal to any sequence of the same texts.
+
+class Texts(Sequence[str]):
+    """A sequence of texts in Unicode NFC, stored as one Arrow array: a quarter of a tuple's memory.
+
+    It is equal to any sequence of the same texts. ``written`` is the array before normalization.
 
     Args:
         values: texts, or Arrow arrays of text, which are concatenated.
@@ -36,6 +42,7 @@ class Texts(Sequence[str]):
 
     def __init__(self, values: Iterable[Any]) -> None:
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         held = list(values)
         try:
@@ -48,7 +55,10 @@ class Texts(Sequence[str]):
                 array = pa.array(held, pa.large_string())
         except (pa.ArrowException, UnicodeError) as error:
             raise DataError(f"a value is not text ({error})") from None
-        self.array = array
+        self.written = self.array = array
+        if pc.any(pc.invert(pc.string_is_ascii(array))).as_py():
+            normal = pc.utf8_normalize(array, "NFC")
+            self.array = array if normal.equals(array) else normal
 
     @classmethod
     def of(cls, values: Sequence[str]) -> Texts:
@@ -81,7 +91,7 @@ class Texts(Sequence[str]):
         """Return the texts at these places; the text at -1 is empty."""
         import pyarrow as pa
 
-        return Texts([self.array.take(pa.array(places, mask=places < 0)).fill_null("")])
+        return Texts([self.written.take(pa.array(places, mask=places < 0)).fill_null("")])
 
     def find(self, wanted: Sequence[str]) -> IntArray:
         """Return int64 ``(len(wanted),)``: where each text is first, -1 where it is not."""
@@ -98,6 +108,14 @@ class Texts(Sequence[str]):
         if (hashes[1:] != hashes[:-1]).all():
             return np.zeros(0, np.int64)
         return np.flatnonzero(self.find(self) != np.arange(len(self)))
+
+    def name_repeat(self) -> str:
+        """Return the first text that stands at two places, in both forms if these differ."""
+        place = int(self.repeated[0])
+        texts = (self.written[i].as_py() for i in (int(self.find([self[place]])[0]), place))
+        first, second = texts
+        both = f"{first!a} (in another Unicode form {second!a})"
+        return repr(first) if first == second else both
 
     def framed(self) -> tuple[IntArray, memoryview]:
         """Return the length of each text in characters, uint64, and all texts in UTF-8."""

@@ -25,7 +25,8 @@ from fsframework.values._formats import (
     text_column,
     write_parquet,
 )
-from fsframework.values._texts import Texts, release_memory
+from fsframework.values._texts import Texts, normalize, release_memory
+from fsframework.values._words import WordReader
 
 __all__ = ["AttributeTable"]
 
@@ -67,13 +68,12 @@ class AttributeTable:
     def __post_init__(self) -> None:
         keys = Texts.of(self.keys)
         object.__setattr__(self, "keys", keys)
-        object.__setattr__(self, "words", tuple(self.words))
+        object.__setattr__(self, "words", tuple(map(normalize, self.words)))
         object.__setattr__(self, "indptr", frozen(self.indptr, np.int64, "indptr", 1))
         object.__setattr__(self, "indices", frozen(self.indices, np.int32, "indices", 1))
         object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
         if keys.repeated.size:
-            double = keys[keys.repeated[0]]
-            raise DataError(f"the key {double!r} appears twice in the attribute table")
+            raise DataError(f"the key {keys.name_repeat()} appears twice in the attribute table")
         if list(self.words) != sorted(set(self.words)):
             raise DataError("the words of an attribute table must be sorted and unique")
         if "" in self.words:
@@ -145,7 +145,8 @@ class AttributeTable:
             flat = block.flatten()
             if not pa.types.is_dictionary(flat.type):
                 flat = flat.cast(pa.string()).dictionary_encode()
-            found = [number.setdefault(w, len(number)) for w in flat.dictionary.to_pylist()]
+            texts = map(normalize, flat.dictionary.to_pylist())
+            found = [number.setdefault(word, len(number)) for word in texts]
             places = np.array([*found, 0], np.int32)  # the last is that of a missing word
             codes = places[np.asarray(flat.indices.fill_null(len(found)))]
             lengths = np.asarray(pc.list_value_length(block).fill_null(0)).astype(np.int64)
@@ -153,7 +154,7 @@ class AttributeTable:
         n_images = sum(lengths.size for lengths, _ in parts)
         if len(keys) != n_images:
             raise DataError(f"{n_images} collections of words for {len(keys)} images")
-        for word in known:
+        for word in map(normalize, known):
             number.setdefault(word, len(number))
         vocabulary = sorted(number)[1:]  # without the empty word
         rank = np.zeros(len(number), np.int32)
@@ -178,6 +179,29 @@ class AttributeTable:
             provenance or {},
             captions if captions is None else Texts.of(captions),
         )
+
+    @classmethod
+    def from_cells(
+        cls,
+        keys: Sequence[str],
+        cells: Iterable[Any],
+        provenance: Mapping[str, str],
+        captions: Sequence[str] | None = None,
+    ) -> Self:
+        """Build a table from Arrow arrays of the cells of a table, one cell per image.
+
+        ``WordReader`` says how cells are read; where words are not taken as they are written, the
+        provenance has ``reading``.
+
+        Raises:
+            DataError: the words of a cell are not separated by ``;``.
+        """
+        reader = WordReader()
+        table = cls.from_lists(keys, map(reader.lists, cells), (), provenance, captions)
+        reader.demand_separated(table.words, several=table.words_per_image().max(initial=0) > 1)
+        if not (notes := reader.notes()):
+            return table
+        return dataclasses.replace(table, provenance={**provenance, "reading": "; ".join(notes)})
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -286,20 +310,22 @@ class AttributeTable:
                 f"{path}: has no column {named(sorted(missing))}; it has {table.column_names}"
             )
         keys = text_column(table, "key", path)
+        own = (table.schema.metadata or {}).get(b"fsframework")
         _demand_lists_of_text(table["words"].type, path)
         chunks = table["words"].chunks
         words = (chunks.pop(0) for _ in range(len(chunks)))  # each is released once it is read
         table = table.drop_columns(["key", "words"])
         provenance: Mapping[str, str] = {"file": path.name}
         known: tuple[str, ...] = ()
-        raw = (table.schema.metadata or {}).get(b"fsframework")
-        if raw is not None:
-            header = read_header(raw, path, _Header, "an attribute table")
+        if own is not None:
+            header = read_header(own, path, _Header, "an attribute table")
             provenance, known = header["provenance"], header.get("words", ())
         captions = None
         if "caption" in table.column_names and table["caption"].null_count < len(keys):
             captions = text_column(table, "caption", path, empty="")
         with naming(path):
+            if own is None:  # others may write words in other ways
+                return cls.from_cells(keys, words, provenance, captions)
             return cls.from_lists(keys, words, known, provenance, captions)
 
 
@@ -321,8 +347,7 @@ class _Header(TypedDict):
 def _demand_lists_of_text(kind: Any, path: Path) -> None:
     import pyarrow as pa
 
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        raise DataError(f"{path}: the column 'words' must be a list of strings, not {kind}")
-    inner = kind.value_type
-    if not is_text(inner):
-        raise DataError(f"{path}: the column 'words' must be a list of strings, not of {inner}")
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not lists or not is_text(kind.value_type):
+        wrong = f"of {kind.value_type}" if lists else str(kind)
+        raise DataError(f"{path}: the column 'words' must be a list of strings, not {wrong}")

@@ -80,16 +80,19 @@ class ImagePool:
     def __post_init__(self) -> None:
         keys = Texts.of(self.keys)
         object.__setattr__(self, "keys", keys)
-        object.__setattr__(self, "class_names", tuple(self.class_names))
+        names = Texts(self.class_names)
+        object.__setattr__(self, "class_names", tuple(names))
         object.__setattr__(self, "labels", frozen(self.labels, np.int64, "labels", 1))
-        columns = {name: Texts.of(values) for name, values in self.metadata.items()}
+        headers = Texts(self.metadata)
+        columns = dict(zip(headers, map(Texts.of, self.metadata.values()), strict=True))
         object.__setattr__(self, "metadata", MappingProxyType(columns))
         count = len(self.keys)
         if self.labels.size != count:
             raise DataError(f"{self.labels.size} labels for {count} images")
-        for what, texts in (("image key", keys), ("class", Texts(self.class_names))):
+        unique = {"image key": keys, "class": names, "metadata column": headers}
+        for what, texts in unique.items():
             if texts.repeated.size:
-                raise DataError(f"the {what} {texts[texts.repeated[0]]!r} appears twice")
+                raise DataError(f"the {what} {texts.name_repeat()} appears twice")
         if count and not (self.labels.min() >= 0 and self.labels.max() < len(self.class_names)):
             raise DataError(
                 f"labels must be in 0..{len(self.class_names) - 1}, "

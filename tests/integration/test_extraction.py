@@ -199,7 +199,7 @@ def test_a_table_made_first_gives_the_experiment_of_one_step(fsf: Fsf, tmp_path:
     image_folder(tmp_path / "images", "abcdefgh", each=8)
     nouns = ["dog", "cat", "bench", "sofa", "car", "tree", "boat"]
     named = {
-        f"{c}/{i}.png": " and ".join(f"a {nouns[(i + j * k) % 7]}" for j in range(3))
+        f"{c}/{i}.png": ", ".join(f"{nouns[(i + j * k) % 7]}" for j in range(3))
         for k, c in enumerate("abcdefgh")
         for i in range(8)
     }
@@ -207,7 +207,7 @@ def test_a_table_made_first_gives_the_experiment_of_one_step(fsf: Fsf, tmp_path:
     (tmp_path / "c.jsonl").write_text("\n".join(captions))
     shape = ["--shot", "1", "--queries", "2", "--method", "ncc", "-o", "training.epochs=0"]
     data = ["--dataset", "folder:images"]
-    detector = ["--detector", "captions-file:c.jsonl"]
+    detector = ["--detector", "captions-file:c.jsonl", "-o", "detector.selector=tags"]
     drawing = ["--tasks", "20", *data, *shape]
     done = fsf("attributes", "extract", "w.parquet", *detector, *data)
     assert done.returncode == 0, done.stderr
@@ -243,7 +243,7 @@ def test_the_stronger_source_of_words_wins(
 
 
 def test_options_of_a_selector_need_not_name_it(fsf: Fsf) -> None:
-    detector = ["--detector", "captions-file:c.jsonl"]
+    detector = ["--detector", "captions-file:c.jsonl", "-o", "detector.selector=tags"]
     done = fsf("run", *detector, "-o", "detector.selector.compounds=joined", "--dry-run")
     assert "detector.selector.name " in done.stdout
     assert "spacy" in done.stdout

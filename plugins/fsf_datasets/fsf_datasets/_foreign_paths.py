@@ -39,8 +39,8 @@ def files_of(paths: Texts, rows: IntArray, table: Path, tree: Tree) -> Texts:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    places = np.flatnonzero(np.asarray(pc.match_substring_regex(paths.array, _FOREIGN)))
-    written = [paths[place] for place in places]
+    places = np.flatnonzero(np.asarray(pc.match_substring_regex(paths.written, _FOREIGN)))
+    written = paths.written.take(pa.array(places)).to_pylist()
     absent = [n for n, state in enumerate(tree.states(written)) if state == "missing"]
     if not absent:
         return paths
@@ -58,7 +58,7 @@ def files_of(paths: Texts, rows: IntArray, table: Path, tree: Tree) -> Texts:
     mask = np.zeros(len(paths), bool)
     mask[places[absent]] = True
     new = pa.array(files.values(), pa.large_string())
-    return Texts([pc.replace_with_mask(paths.array, pa.array(mask), new)])
+    return Texts([pc.replace_with_mask(paths.written, pa.array(mask), new)])
 
 
 def _translated(paths: Sequence[str], tree: Tree) -> list[str]:

@@ -79,9 +79,8 @@ class CsvTable(ImageFileDataset):
         read = read_image_lists if self.path.suffix.lower() == ".json" else read_table
         table = read(self.path, ["path", "label"])
         columns, self._rows = table.columns, table.rows
-        paths, classes = _plain(columns.pop("path")), _composed(columns.pop("label"))
-        self.keys = _composed(paths)
-        self.labels, self.class_names = _codes(classes)
+        paths = self.keys = _plain(columns.pop("path"))
+        self.labels, self.class_names = _codes(columns.pop("label"))
         column = columns.pop("split", None)
         given = None
         if column is not None and self.split is None:
@@ -94,8 +93,11 @@ class CsvTable(ImageFileDataset):
         # Path.is_file raises an error for names that are too long.
         archive = folder.suffix.lower() == ".zip" and os.path.isfile(folder)  # noqa: PTH113
         self._tree = open_tree(folder) if archive else FolderTree(folder, walk=False)
-        self._files = files_of(paths, self._rows, self.path, self._tree)
-        _demand_unique(self.keys, self._files, self._rows, self.path, self._tree)
+        files = files_of(paths, self._rows, self.path, self._tree)
+        _demand_unique(self.keys, files, self._rows, self.path, self._tree)
+        # The files of a folder are opened as the table writes them.
+        same = archive or files.written is files.array
+        self._files = files if same else tuple(files.written.to_pylist())
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
@@ -127,25 +129,17 @@ def _codes(texts: Texts) -> tuple[IntArray, tuple[str, ...]]:
     return np.argsort(order)[np.asarray(encoded.indices)], tuple(different[i] for i in order)
 
 
-def _composed(texts: Texts) -> Texts:
-    """Return texts in the Unicode form that keys and class names have, NFC."""
-    import pyarrow.compute as pc
-
-    if pc.all(pc.string_is_ascii(texts.array)).as_py():
-        return texts
-    return Texts([pc.utf8_normalize(texts.array, "NFC")])
-
-
 def _plain(paths: Texts) -> Texts:
     """Return paths without doubled slashes and dots that stand for a folder itself."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    unusual = pc.match_substring_regex(paths.array, r"[^:/]//|(^|/)\.(/|$)|/$")
+    unusual = pc.match_substring_regex(paths.written, r"[^:/]//|(^|/)\.(/|$)|/$")
     if not unusual.true_count:
         return paths
-    plain = [PurePosixPath(path).as_posix() for path in paths.array.filter(unusual).to_pylist()]
-    return Texts([pc.replace_with_mask(paths.array, unusual, pa.array(plain, pa.large_string()))])
+    plain = [PurePosixPath(path).as_posix() for path in paths.written.filter(unusual).to_pylist()]
+    texts = pa.array(plain, pa.large_string())
+    return Texts([pc.replace_with_mask(paths.written, unusual, texts)])
 
 
 def _demand_unique(keys: Texts, files: Texts, rows: IntArray, table: Path, tree: Tree) -> None:
@@ -156,7 +150,7 @@ def _demand_unique(keys: Texts, files: Texts, rows: IntArray, table: Path, tree:
     """
     import pyarrow.compute as pc
 
-    spelt = Texts([pc.utf8_lower(_composed(files).array)])
+    spelt = Texts([pc.utf8_lower(files.array)])
     if not (places := spelt.repeated).size:
         return
     double = []

@@ -17,7 +17,7 @@ from fsframework.interfaces import (
     OptionError,
     WordSelector,
 )
-from fsframework.values import ImageRecord, open_file
+from fsframework.values import ImageRecord, WordReader, normalize, open_file
 
 __all__ = ["CaptionsFile", "Metadata", "Skipped"]
 
@@ -25,11 +25,11 @@ _EXAMPLES = 3
 
 
 class Metadata(AttributeDetector):
-    """Words from a metadata column of the data set; no image is opened.
+    """Words from a metadata column of the data set, read as in a table; no image is opened.
 
     Args:
         column: name of the column.
-        separator: separates two words; white space around a word is ignored.
+        separator: separates two words.
 
     Raises:
         OptionError: the separator is empty.
@@ -41,8 +41,9 @@ class Metadata(AttributeDetector):
     def __init__(self, *, column: str = "words", separator: str = ";") -> None:
         if not separator:
             raise OptionError("separator must have at least one character")
-        self.column = column
+        self.column = normalize(column)
         self.separator = separator
+        self._reader = WordReader(separator)
 
     def detect(self, images: Sequence[ImageRecord]) -> list[frozenset[str]]:
         """Return the words of each record.
@@ -61,7 +62,7 @@ class Metadata(AttributeDetector):
                 f"image {record.key!r} has no metadata column {self.column!r}; "
                 f"columns of this data set: {columns}"
             ) from None
-        return frozenset(word.strip() for word in cell.split(self.separator)) - {""}
+        return frozenset(self._reader.words(cell))
 
     def provenance(self) -> Mapping[str, str]:
         """Return column and separator."""
@@ -213,6 +214,7 @@ class CaptionsFile(Captioner):
 
     def _id(self, key: str) -> str:
         """Return the part of a key by which images and captions are matched."""
+        key = normalize(key)
         return key if self.match == "key" else key.replace("\\", "/").rpartition("/")[2]
 
     def _ids(self, keys: Sequence[str]) -> dict[str, str]:
@@ -281,7 +283,9 @@ class CaptionsFile(Captioner):
         first = next(
             r for r in rows if not r.fault and self._id(r.key) == key and r.place == row.place
         )
-        if first.key == row.key:
+        if first.key != row.key and self.match == "key":
+            what = f"key in two Unicode forms, {first.key!a} and {row.key!a}"
+        elif first.key == row.key:
             what = f"key {row.key!r}" + (f" and number {row.place}" if row.place else "")
         else:
             what = f"file name {key!r}"

@@ -10,7 +10,7 @@ from fsf_samplers._common import check_request, counted, resolved_options
 from fsf_samplers._uniform import task_seeds
 from fsframework.errors import argument
 from fsframework.interfaces import Control, InfeasibleTask, OptionError, TaskSampler
-from fsframework.values import ImagePool, IntArray, TaskSet
+from fsframework.values import ImagePool, IntArray, TaskSet, normalize
 
 if TYPE_CHECKING:
     from fsf_samplers._kernels import Cells
@@ -89,7 +89,7 @@ class ContextSampler(TaskSampler):
                 f"n_contexts must be from 1 to n_shot = {n_shot}, one image per context at least, "
                 f"not {n_contexts}"
             )
-        self.column = column
+        self.column = normalize(column)
         self.n_contexts = n_contexts
 
     def control(self) -> Control | None:

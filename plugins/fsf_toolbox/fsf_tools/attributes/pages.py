@@ -26,7 +26,15 @@ from fsf_tools.attributes._drawing import (
 from fsframework.api.data import without_class_words
 from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.interfaces.dataset import Dataset
-from fsframework.values import AttributeTable, BoolArray, ImagePool, IntArray, Texts, atomic_write
+from fsframework.values import (
+    AttributeTable,
+    BoolArray,
+    ImagePool,
+    IntArray,
+    Texts,
+    atomic_write,
+    normalize,
+)
 
 __all__ = ["AttributePage", "PageChoice", "attribute_page"]
 
@@ -63,6 +71,9 @@ class PageChoice:
             raise OptionError(f"the number of images must be at least 1, not {self.n}")
         if self.seed < 0:
             raise OptionError(f"seed must be at least 0, not {self.seed}")
+        for name in ("class_name", "word"):
+            if (text := getattr(self, name)) is not None:
+                object.__setattr__(self, name, normalize(text))
 
     @property
     def described(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from fsframework.errors import DataError, close_matches
-from fsframework.values import AttributeTable, BoolArray, Texts, read_csv
+from fsframework.values import AttributeTable, BoolArray, Texts, WordReader, normalize, read_csv
 
 __all__ = [
     "DetectionErrors",
@@ -26,7 +26,6 @@ __all__ = [
 ]
 
 _LEVEL = 0.95
-_SEPARATOR = ";"
 
 
 @dataclass(frozen=True)
@@ -233,15 +232,14 @@ def read_truth(path: Path, column: str) -> AttributeTable:
 
     Args:
         path: the file.
-        column: the column with the values; several are separated by ``;``, an empty cell has none.
+        column: the column with the values, read as words are (``WordReader``).
 
     Raises:
         DataError: the file, a column or a row is wrong; the message names it.
     """
+    column = normalize(column)
     columns = _read_columns(path, ("key", column))
-    cells = (cell.split(_SEPARATOR) for cell in columns[column])
-    values = [{value.strip() for value in cell} - {""} for cell in cells]
-    return AttributeTable.from_words(columns["key"], values)
+    return AttributeTable.from_words(columns["key"], map(WordReader().words, columns[column]))
 
 
 def words_of_captions(path: Path, sought: Iterable[str]) -> AttributeTable:
@@ -288,7 +286,7 @@ def _read_columns(path: Path, wanted: Sequence[str]) -> Mapping[str, list[str]]:
     columns, numbers, wrong = read_csv(path, demand_header)
     if wrong:
         raise DataError(f"{path}: row {min(wrong)} {wrong[min(wrong)]}")
-    found = {name: columns[name].to_pylist() for name in wanted}
+    found = {name: [*Texts([columns[name]])] for name in wanted}
     row_of: dict[str, int] = {}
     for row, key in zip(numbers.tolist(), found["key"], strict=True):
         if not key:

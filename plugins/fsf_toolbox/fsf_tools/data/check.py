@@ -71,9 +71,10 @@ def check(
     else:
         with session.reporter.stage("opening images", len(dataset.keys)) as advance:
             report = check_dataset(dataset, advance)
-    source, words = experiment.options["attributes"], None
+    source, words, reading = experiment.options["attributes"], None, None
     if source is not None and not str(source).startswith("column:"):
-        words = check_words(dataset, fsf.attributes(str(source)))
+        table = fsf.attributes(str(source))
+        words, reading = check_words(dataset, table), table.provenance.get("reading")
     needed: dict[str, Any] = {"broken": "skip"} if report.unreadable else {}
     wordless = source is None and "words" not in dataset.metadata
     wordless = wordless and not {"sampler", "detector"} & {*tree}
@@ -82,6 +83,7 @@ def check(
     advice = _advice(tree, session, [{**words, **needed} for words in (*usual, _WORDLESS)], opened)
     usage = None if advice.works is None else _command(context, advice.works)
     notes = [*report.notes, *advice.notes, *_hints(opened, detected, wordless=wordless)]
+    notes = [f"{source}: {reading}", *notes] if reading else notes
     problems = (*report.problems, *([advice.limit] if usage is None else []))
     if as_json:
         notes = [*([advice.limit] if usage and advice.limit else []), *notes]

@@ -113,10 +113,11 @@ def truth(
 
 def _meaning(given: Sequence[str]) -> Mapping[str, list[str]] | None:
     from fsframework.errors import OptionError
+    from fsframework.values import normalize
 
     found: dict[str, list[str]] = {}
     for one in given:
-        value, _, listed = (part.strip() for part in one.partition("="))
+        value, _, listed = (part.strip() for part in normalize(one).lower().partition("="))
         words = [word.strip() for word in listed.split(",") if word.strip()]
         if not value or not words:
             raise OptionError(
