@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -37,11 +37,12 @@ __all__ = [
     "Unit",
     "accuracy_files",
     "read_accuracies",
+    "unit_text",
 ]
 
 Unit = Literal["auto", "percent", "share"]
 
-SUFFIXES = (".pt", ".pth", ".csv", ".parquet")
+SUFFIXES = (".pt", ".pth", ".npy", ".csv", ".parquet")
 """Suffixes of files of accuracies."""
 
 PUBLISHED_LAYOUT = "tasks/method/method/tasks"
@@ -49,6 +50,10 @@ PUBLISHED_LAYOUT = "tasks/method/method/tasks"
 
 _LAYOUT_WORDS = ("tasks", "method", "-")
 _SCALES: Mapping[str, float] = {"percent": 100.0, "share": 1.0}
+_ROUNDING = 1e-5
+"""By which part of the unit rounding may exceed its range."""
+_MOST_BELOW, _FAR = 0.05, 10
+"""The part of values in percent that may be at most 1 but not 0, and how far above others begin."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,8 @@ class Reading:
         method: name of the method, for one file with one column.
         task_set: name of the tasks, for files named one by one, which must all have these tasks.
             By default, a file with several columns has a separate set of tasks.
-        unit: ``auto`` reads all values as percent if any value is above 1.
+        unit: ``auto`` reads values as percent if they exceed 1, and refuses columns where some
+            values are percent and some shares, or whose units differ.
         scope: ``open`` if no image appears in two of the tasks, which only the user knows.
         n_images: number of distinct images in all tasks, 0 if unknown.
     """
@@ -82,7 +88,7 @@ class TaskAccuracies:
         method: name of the method.
         task_set: name of the tasks. Accuracies contain no tasks: those with the same name, number
             and scope are assumed to be the same tasks in the same order.
-        values: float64 ``(T,)``, shares of 1.
+        values: float64 ``(T,)``, shares of 1; ``unit`` is what they were in the file.
         source: the file.
         scope: ``open`` if no image appears in two of the tasks.
         n_images: number of distinct images in all tasks, 0 if unknown.
@@ -94,6 +100,7 @@ class TaskAccuracies:
     source: Path
     scope: Scope = "closed"
     n_images: int = 0
+    unit: str = "share"
 
     @property
     def outcomes(self) -> AccuracyOutcomes:
@@ -125,9 +132,10 @@ def read_accuracies(
 ) -> list[TaskAccuracies]:
     """Read accuracies of tasks from files, and from folders with files below them.
 
-    A ``.pt`` file holds one 1-d tensor; CSV (its first line names the columns) and Parquet hold a
-    column per method; a column ``task`` is ignored. A folder's layout states what each part of a
-    path below it means, such as ``tasks/method/method/tasks``.
+    A ``.pt`` file holds one 1-d tensor or a list of numbers, ``.npy`` a 1-d array; CSV (its first
+    line names the columns) and Parquet hold a column per method; a column ``task`` is ignored. A
+    folder's layout states what each part of a path below it means, such as
+    ``tasks/method/method/tasks``.
 
     Raises:
         DataError: a file cannot be read, is empty or contains a value that is not an accuracy, or
@@ -151,9 +159,10 @@ def read_accuracies(
         if len(found) != 1:
             raise OptionError(f"--label names one method, but there are {len(found)} columns")
         found = [(how.method, *found[0][1:])]
-    scale = _scale([(path, column) for *_, path, column in found], how.unit)
+    unit = _unit([(path, column) for *_, path, column in found], how.unit)
+    kind = how.scope, how.n_images, unit
     read = [
-        TaskAccuracies(name, tasks, _shares(column, scale, path), path, how.scope, how.n_images)
+        TaskAccuracies(name, tasks, _shares(column, unit, path), path, *kind)
         for name, tasks, path, column in found
     ]
     _check_sets(read)
@@ -207,7 +216,7 @@ def _of_file(path: Path, task_set: str | None) -> list[tuple[str, str, Path, _Co
 
 
 def _columns(path: Path) -> list[_Column]:
-    readers = {".pt": _tensor, ".pth": _tensor, ".csv": _csv, ".parquet": _parquet}
+    readers = {".pt": _tensor, ".pth": _tensor, ".npy": _array, ".csv": _csv, ".parquet": _parquet}
     reader = readers.get(path.suffix)
     if reader is None:
         raise DataError(f"{path}: accuracies are read from {', '.join(SUFFIXES)}")
@@ -225,19 +234,28 @@ def _columns(path: Path) -> list[_Column]:
 
 def _tensor(path: Path) -> list[_Column]:
     import torch
+    from torch.serialization import safe_globals
 
     try:
-        with open_file(path) as file, warnings.catch_warnings():
+        with open_file(path) as file, warnings.catch_warnings(), safe_globals(_numpy_globals()):
             # PyTorch's own reader of quantised tensors is deprecated; they are refused below.
             warnings.simplefilter("ignore")
             tensor = torch.load(file, weights_only=True, map_location="cpu")
     except Exception as error:
+        if (other := re.search(r"GLOBAL ([\w.]+)", str(error))) is not None:
+            raise DataError(
+                f"{path}: contains {other[1]}, which is not read; save "
+                "torch.tensor(accuracies), one value per task"
+            ) from None
         # The reader of a damaged file fails in as many ways as there are damages.
         reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0][:120]
         reason = reason or type(error).__name__
         raise DataError(f"{path}: not a tensor saved by PyTorch ({reason})") from None
+    if isinstance(tensor, (list, tuple, np.ndarray)):
+        return [_plain(tensor, path)]
     if not isinstance(tensor, torch.Tensor):
-        raise DataError(f"{path}: must contain a tensor, not {type(tensor).__name__}")
+        kind = type(tensor).__name__
+        raise DataError(f"{path}: must contain a tensor or a list of numbers, not {kind}")
     if (unfit := _unfit(tensor)) is not None:
         raise DataError(f"{path}: must be a dense tensor of real numbers, not {unfit}")
     if tensor.ndim != 1:
@@ -247,6 +265,35 @@ def _tensor(path: Path) -> list[_Column]:
         )
     # A gradient says how the numbers were made; it does not change them.
     return [_Column(None, tensor.detach().double().numpy(), lambda row: f"task {row}")]
+
+
+def _numpy_globals() -> list[Any]:
+    """Return what PyTorch must admit to read NumPy's numbers; none of it runs other code."""
+    multiarray = np._core.multiarray  # type: ignore[attr-defined]
+    functions = [multiarray._reconstruct, multiarray.scalar]
+    earlier = [(f, f"numpy.core.multiarray.{f.__name__}") for f in functions]  # NumPy 1
+    dtypes = [type(np.dtype(kind)) for kind in ("f2", "f4", "f8", "i4", "i8")]
+    return [*functions, *earlier, np.ndarray, np.dtype, *dtypes]
+
+
+def _array(path: Path) -> list[_Column]:
+    try:
+        return [_plain(np.load(path, mmap_mode="r", allow_pickle=False), path)]
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(f"{path}: not an array saved by NumPy ({error})") from None
+
+
+def _plain(numbers: Any, path: Path) -> _Column:
+    """Return a list or an array of numbers as a column."""
+    try:
+        values = np.asarray(numbers)
+    except ValueError:
+        values = np.empty(0, object)
+    if values.size and values.dtype.kind not in "iuf":
+        raise DataError(f"{path}: must contain numbers, one per task")
+    if values.ndim != 1:
+        raise DataError(f"{path}: must have one dimension, one value per task, not {values.shape}")
+    return _Column(None, values.astype(np.float64), lambda row: f"task {row}")
 
 
 def _unfit(tensor: Tensor) -> str | None:
@@ -274,13 +321,18 @@ def _csv(path: Path) -> list[_Column]:
         return []
     names = [name.strip() for name in rows[0]]
     if all(parse_number(name) is not None for name in names):
-        raise DataError(f"{path}: the first line must name the columns, not be {rows[0]}")
+        raise DataError(
+            f"{path}: the first line must name the columns, such as the method, not be {rows[0]}"
+        )
     _check_names(path, names)
     values = np.empty((len(rows) - 1, len(names)))
     kept = [i for i, name in enumerate(names) if name.lower() != "task"]
     for line, row in enumerate(rows[1:], start=2):
         if len(row) != len(names):
-            raise DataError(f"{path}, line {line}: {len(row)} values for {len(names)} columns")
+            raise DataError(
+                f"{path}, line {line}: {len(row)} values for {len(names)} columns; columns are "
+                "separated by commas, decimals written with a point"
+            )
         for i in kept:
             number = parse_number(row[i])
             if number is None:
@@ -320,29 +372,61 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
             raise DataError(f"{path}: the column {name!r} appears twice")
 
 
-def _scale(columns: Sequence[tuple[Path, _Column]], unit: Unit) -> float:
-    """Return the divisor of the values; all files that are read together have one unit."""
-    chosen = unit
-    if unit == "auto":
-        # No comparison with NaN is true; NaN is refused later.
-        above = any((column.values > 1).any() for _, column in columns)
-        chosen = "percent" if above else "share"
-    return _SCALES[chosen]
+def _unit(columns: Sequence[tuple[Path, _Column]], unit: Unit) -> str:
+    """Return the unit of the values; all files that are read together have one.
+
+    Raises:
+        DataError: the values show more than one unit, or none.
+    """
+    if unit != "auto":
+        return unit
+    first: dict[str, Path] = {}
+    for path, column in columns:
+        values = column.values[column.values > 0]  # 0 is the same in both; NaN is refused later
+        if values.size:
+            kind = "percent" if values.max() > 1 + _ROUNDING else "share"
+            first.setdefault(kind, path)
+            if kind == "percent":
+                _demand_percent(values, column, path)
+    if len(first) > 1:
+        raise DataError(
+            f"{first['percent']} has values above 1 and {first['share']} has none, so they may "
+            "differ in their unit; read them one by one with --unit percent or --unit share"
+        )
+    return next(iter(first), "share")
 
 
-def _shares(column: _Column, scale: float, path: Path) -> FloatArray:
-    values = column.values
-    wrong = np.flatnonzero(~((values >= 0) & (values <= scale)))
+def unit_text(unit: str) -> str:
+    """Return a unit in words, for the user who did not state it."""
+    return "percent, up to 100" if unit == "percent" else "shares of 1, not percent"
+
+
+def _demand_percent(values: FloatArray, column: _Column, path: Path) -> None:
+    """Check that positive values of which some exceed 1 can all be percent."""
+    below, above = values[values <= 1 + _ROUNDING], values[values > 1 + _ROUNDING]
+    if below.size and (below.size > _MOST_BELOW * values.size or above.min() > _FAR * below.max()):
+        named = f" of {column.name!r}" if column.name else ""
+        raise DataError(
+            f"{path}: {below.size:,} of the {values.size:,} values{named} above 0 are at most 1 "
+            f"and the others up to {above.max():g}, so percent and shares may be mixed; correct "
+            "them, or state the unit with --unit percent or --unit share"
+        )
+
+
+def _shares(column: _Column, unit: str, path: Path) -> FloatArray:
+    values, scale = column.values, _SCALES[unit]
+    rounding = _ROUNDING * scale
+    wrong = np.flatnonzero(~((values >= -rounding) & (values <= scale + rounding)))
     if wrong.size:
         row = int(wrong[0])
         named = f" of {column.name!r}" if column.name else ""
         value = "NaN" if np.isnan(values[row]) else f"{values[row]:g}"
-        unit = "percent" if scale > 1 else "a share"
+        kind = "percent" if unit == "percent" else "a share"
         raise DataError(
-            f"{path}, {column.where(row)}: an accuracy in {unit} must be from 0 to {scale:g}, "
+            f"{path}, {column.where(row)}: an accuracy in {kind} must be from 0 to {scale:g}, "
             f"but the value{named} is {value}"
         )
-    return np.asarray(values / scale)
+    return np.asarray(np.clip(values / scale, 0, 1))
 
 
 def _check_sets(read: Sequence[TaskAccuracies]) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fsf_statistics.accuracies import TaskAccuracies
+from fsf_statistics.accuracies import TaskAccuracies, unit_text
 from fsframework.api.components import component
 from fsframework.api.imports import ArmRecord, ImportedRecord, RunRecord, save_import
 from fsframework.api.running import Run
@@ -100,7 +100,8 @@ def save_accuracies(session: Session, read: TaskAccuracies, given: Mapping[str, 
         imported=ImportedRecord(source=str(read.source.resolve()), method=read.method),
         notes=(
             f"the name of the tasks ({read.task_set!r}) and the scope of the interval "
-            f"({read.scope}) were stated at the import",
+            f"({read.scope}) were stated at the import; the accuracies were read as "
+            f"{unit_text(read.unit)}",
         ),
         statistics={"acc": statistic.fingerprint},
         estimates={found.name: found},

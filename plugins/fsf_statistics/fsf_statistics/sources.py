@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies
+from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies, unit_text
 from fsf_statistics.given import finished_of, results_of
 from fsframework.api.running import load_runs
 from fsframework.errors import DataError, FsfWarning, OptionError, RecordError
@@ -28,6 +28,7 @@ def read_results(
     *,
     same_tasks: bool = False,
     by_tasks: bool = False,
+    notes: list[str] | None = None,
 ) -> list[MethodResult]:
     """Read every result: runs by folder or name, folders of runs, files of accuracies.
 
@@ -37,6 +38,7 @@ def read_results(
         reading: how files are read.
         same_tasks: whether row i of every file of accuracies is the same task.
         by_tasks: whether results on different tasks are allowed.
+        notes: where the unit of each file of accuracies is added.
 
     Raises:
         RecordError: a run does not exist or has no outcomes.
@@ -46,18 +48,22 @@ def read_results(
     single: dict[str, Path] = {}
     for source in sources:
         label, path = _labelled(source, runs_dir)
+        read: list[TaskAccuracies] = []
         if path.suffix in SUFFIXES and path.is_file():
             name = _STATED if same_tasks else str(path)
             single[name] = path
             read = read_accuracies([path], dataclasses.replace(reading, task_set=name))
-            part = [_of_accuracies(one) for one in read]
         elif path.is_dir() and not _holds_runs(path):
-            part = [_of_accuracies(one) for one in read_accuracies([path], reading)]
+            read = read_accuracies([path], reading)
         else:
             finished, left_out = finished_of([path], runs_dir)
             if left_out:
                 warnings.warn(f"{path}: {left_out}", FsfWarning, stacklevel=2)
             part = list(results_of(finished, runs_dir))
+        if read:
+            part = [_of_accuracies(one) for one in read]
+            if notes is not None:
+                notes.append(f"the accuracies in {path} were read as {unit_text(read[0].unit)}")
         found += part if label is None else _renamed(part, label, source)
     if len(single) > 1 and not by_tasks:
         names = " and ".join(str(path) for path in list(single.values())[:2])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ from fsf_statistics.sources import read_results
 from fsframework.errors import DataError, OptionError
 from fsframework.records import RunRecord
 from fsframework.values import AccuracyOutcomes, Outcomes
+from tests.conftest import Fsf
 
 T = Reading(task_set="t")
 
@@ -78,16 +81,70 @@ def test_a_layout_names_method_and_tasks(tmp_path: Path) -> None:
 def test_percent_or_share_is_one_for_all_files(tmp_path: Path) -> None:
     low = table(tmp_path / "low.csv", "low\n0.5\n1\n")
     high = table(tmp_path / "high.csv", "high\n50\n1\n")
+    plain = table(tmp_path / "plain.csv", "plain\n50\n60\n")
 
     def read(*files: Path, **more) -> list[list[float]]:
         found = read_accuracies(list(files), Reading(task_set="t", **more))
         return [one.values.tolist() for one in found]
 
     assert read(low) == [[0.5, 1.0]]
-    assert read(low, high) == [[0.005, 0.01], [0.5, 0.01]]
+    for files, part in (((low, high), "mixed"), ((low, plain), "differ in their unit")):
+        with pytest.raises(DataError, match=f"{part}.*--unit percent"):
+            read(*files)
+    assert read(low, high, unit="percent") == [[0.005, 0.01], [0.5, 0.01]]
     assert read(low, unit="percent") == [[0.005, 0.01]]
     with pytest.raises(DataError, match=r"high.csv, line 2: .* from 0 to 1, .* 50"):
         read(high, unit="share")
+
+
+RNG = np.random.default_rng(0)
+PERCENT = np.round(RNG.binomial(75, 0.6, 200) / 0.75, 6)
+
+
+@pytest.mark.parametrize(
+    ("values", "unit"),
+    [
+        (PERCENT, "percent"),
+        (PERCENT / 100, "share"),
+        (np.append(PERCENT, 100.0000001), "percent"),
+        (np.append(PERCENT / 100, [1.0000002, -1e-9]), "share"),
+        (np.append(PERCENT, 0.0), "percent"),
+        (np.arange(1, 300) / 3, "percent"),
+        (np.append(PERCENT / 100, 1.2), None),
+        (np.append(PERCENT, 0.6), None),
+        (np.where(np.arange(200) % 2, PERCENT, PERCENT / 100), None),
+        (PERCENT / 70, None),
+    ],
+)
+@pytest.mark.parametrize("form", ["csv", "npy", "pt", "list.pt"])
+def test_a_unit_is_read_or_refused_and_never_guessed_from_one_value(
+    fsf: Fsf, tmp_path: Path, values: np.ndarray, unit: str | None, form: str
+) -> None:
+    path = tmp_path / f"a.{form}"
+    if form == "npy":
+        np.save(path, values)
+    elif form == "csv":
+        np.savetxt(path, values, header="acc", comments="")
+    else:
+        torch.save(torch.tensor(values) if form == "pt" else list(values), path)
+    done = fsf("import", "accuracies", path.name, "--task-set", "t", "--json")
+    if unit is None:
+        assert done.returncode == 2
+        assert "--unit" in done.stderr
+        return
+    [found] = json.loads(done.stdout)["runs"]
+    scale = 100 if unit == "percent" else 1
+    assert found["unit"] == unit
+    mean = np.clip(values / scale, 0, 1).mean()
+    [estimate] = found["estimates"].values()
+    assert estimate["value"] == pytest.approx(mean)
+
+
+def test_the_unit_is_said(fsf: Fsf, tmp_path: Path) -> None:
+    np.savetxt(tmp_path / "a.csv", np.stack([PERCENT, PERCENT[::-1]], 1),
+               header="a,b", comments="", delimiter=",")  # fmt: skip
+    assert "as percent" in fsf("import", "accuracies", "a.csv").stdout
+    assert "as percent" in fsf("compare", "a.csv").stdout
 
 
 REAL = torch.tensor([0.5, 0.25])
@@ -102,6 +159,8 @@ REAL = torch.tensor([0.5, 0.25])
         ("a.csv", "a,b\n40,50\n40,\n", "line 3: the value of 'b'"),
         ("a.csv", "a,b\n40\n", "line 2: 1 values for 2 columns"),
         ("a.csv", "40\n50\n", "first line"),
+        ("a.csv", "a\n0,5\n", "written with a point"),
+        ("a.npy", "no array", "not an array"),
         ("a.csv", "a,a\n4,5\n", "'a' appears twice"),
         ("a.csv", "a\n", "empty"),
         ("a.csv", "", "empty"),

@@ -40,7 +40,8 @@ _OPTIONS = (
         metavar="auto|percent|share",
         default="auto",
         show_default=True,
-        help="Unit of the accuracies in files. auto: percent if any value is above 1.",
+        help="Unit of the accuracies in files. auto: percent if values are above 1; what may be a "
+        "mixture is refused.",
     ),
 )
 

@@ -135,21 +135,23 @@ def compare(  # noqa: PLR0913 - a parameter per option
     reading = Reading(layout=layout, unit=unit, scope=scope, n_images=images or 0)
     how = {name: value for name, value in options.items() if value is not None}
     how |= {"runs_dir": runs_dir, "plugins": plugin_files}
-    results = read_results(sources, runs_dir, reading, same_tasks=same_tasks, by_tasks=by_tasks)
+    units: list[str] = []
+    same = {"same_tasks": same_tasks, "notes": units}
+    results = read_results(sources, runs_dir, reading, by_tasks=by_tasks, **same)
     found = fsf.compare(results, statistics or None, baseline=baseline, by_tasks=by_tasks, **how)
     others: dict[str, MeasureComparison] = {}
     notes, cautions = list(found.notes), dict(found.cautions)
     if beside:
         if by_tasks:
             raise OptionError("--beside needs one set of tasks and cannot be used with --by-tasks")
-        more = read_results(beside, runs_dir, reading, same_tasks=same_tasks)
+        more = read_results(beside, runs_dir, reading, **same)
         wanted = _counterparts([part.measure for part in found], more)
         second = fsf.compare(more, list(wanted.values()), baseline=baseline, **how)
         others = {name: second[own] for name, own in wanted.items()}
         _check_beside(found, second)
         notes += second.notes
         cautions |= second.cautions
-    notes = list(dict.fromkeys(notes))
+    notes = list(dict.fromkeys([*units, *notes]))
     if as_json:
         render.print_json(
             {

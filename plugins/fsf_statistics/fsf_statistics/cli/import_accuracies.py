@@ -45,9 +45,9 @@ def accuracies(  # noqa: PLR0913 - a parameter per option
 ) -> None:
     """Make runs from accuracies of tasks, for fsf compare.
 
-    PATH is a file or a folder of files: .pt with a tensor, CSV or Parquet with a
-    column per method and a row per task. Accuracies contain no tasks, so state which
-    files have the same tasks and whether images recur in them.
+    PATH is a file or a folder of files: .pt with a tensor or a list, .npy with an array,
+    CSV or Parquet with a column per method and a row per task. Accuracies contain no
+    tasks, so state which files have the same tasks and whether images recur in them.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ def accuracies(  # noqa: PLR0913 - a parameter per option
       fsf import accuracies mine.pt --label mine --task-set cub-5-shot --unit percent
       fsf import accuracies ./accuracies --layout tasks/method/method/tasks --scope open
     """
-    from fsf_statistics.accuracies import Reading, read_accuracies
+    from fsf_statistics.accuracies import Reading, read_accuracies, unit_text
     from fsf_statistics.imported_runs import import_accuracies
     from fsframework.cli import render
 
@@ -78,6 +78,7 @@ def accuracies(  # noqa: PLR0913 - a parameter per option
         )
     render.print_table(("tasks", "method", "number", "Acc", "interval", "run"), rows)
     click.echo()
+    click.echo(f"the accuracies were read as {unit_text(read[0].unit)}")
     for note in notes:
         click.echo(f"note: {note}")
     click.echo(f"{len(runs)} runs in {runs_dir}; compare them: fsf compare RUN RUN ...")
@@ -91,6 +92,7 @@ def _as_json(run: Run, read: TaskAccuracies) -> dict[str, Any]:
         "source": str(read.source.resolve()),
         "scope": read.scope,
         "n_tasks": len(read.values),
+        "unit": read.unit,
         "n_images": read.n_images,
         "estimates": {name: found.to_json() for name, found in run.estimates.items()},
     }
