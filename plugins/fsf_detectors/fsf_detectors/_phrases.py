@@ -60,6 +60,10 @@ _AROUND = _by_longest_word(_listed(_PREPOSITIONS))
 _COUNTING = frozenset(_listed(_QUANTIFIERS))
 
 
+_NEGATIONS = {"no", "not", "n't", "n’t", "without", "neither", "nor"}
+_COMPARING = {"far", "just", "long", "merely", "only", "so", "too", "very"}
+
+
 def in_preposition(words: Sequence[str], place: int) -> bool:
     """Return whether a noun or an adjective is a part of a complex preposition.
 
@@ -73,6 +77,24 @@ def in_preposition(words: Sequence[str], place: int) -> bool:
         words[max(place - len(before), 0) : place] == before
         and words[place + 1 : place + 1 + len(after)] == after
         for before, after in _AROUND.get(words[place], ())
+    )
+
+
+def is_negation(words: Sequence[str], place: int) -> bool:
+    """Return whether a word denies the noun phrase after it.
+
+    Not in a name after an article ("a no parking sign"), nor where it only compares ("not far").
+
+    Args:
+        words: of a text, in lower case; ``place`` that of the word.
+
+    >>> is_negation(["no", "dog"], 0), is_negation(["a", "no", "parking", "sign"], 1)
+    (True, False)
+    """
+    return (
+        words[place] in _NEGATIONS
+        and words[max(place - 1, 0)] not in ("a", "an", "the")
+        and not _COMPARING.issuperset(words[place + 1 : place + 2] or ["."])
     )
 
 

@@ -13,7 +13,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from fsf_detectors._phrases import in_preposition, is_quantifier
+from fsf_detectors._captions import clean_caption
+from fsf_detectors._phrases import in_preposition, is_negation, is_quantifier
 from fsframework.interfaces import DataError, OptionError, WordSelector
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ _STANDARD = _NEEDLESS | {
 }
 _PROBE = "a black dog runs through the tall grass"
 _NO_INNER = str.maketrans("", "", "-'’")
+_NOUNS = ("NOUN", "PROPN")
+_BEFORE_NOUN = ("DET", "NUM", "ADV", "VERB", "PRON")
 _POSSESSIVES = {"my", "your", "his", "her", "its", "our", "their", "whose"}
 
 # One letter per token, so that a noun chunk is a regular expression: determiner, adjective,
@@ -62,7 +65,10 @@ class SpacySelector(WordSelector):
     ``NOUN``; proper nouns (``PROPN``) are left out, because they name who is shown, not what.
     Adjectives are tagged ``ADJ`` and keep their degree ("larger"). A noun without a lemma is used
     as written. Words of English complex prepositions ("on top of", "next to") and quantifiers
-    before "of" ("a lot of", "a group of") are left out: they say nothing of what is shown.
+    before "of" ("a lot of", "a group of") are left out: they say nothing of what is shown. So is
+    what a negation denies ("no dog", "without a leash or a collar", "is not visible"). Entities of
+    HTML and tokens of models are removed first, and captions in capitals or with the capitals of a
+    title are read in lower case.
 
     Source: Omega of Zheng, Ye and Zhang 2024, "Benchmarking Spurious Bias in Few-Shot Image
     Classifiers" (ECCV), section 4.2, step 2, and section 5.1.
@@ -151,7 +157,7 @@ class SpacySelector(WordSelector):
         Raises:
             DataError: the pipeline cannot be loaded, or does not tag parts of speech.
         """
-        texts = [_text(caption) for caption in captions]
+        texts = [clean_caption(caption) for caption in captions]
         different = list(dict.fromkeys(texts))
         if not different:
             return []
@@ -247,7 +253,7 @@ class SpacySelector(WordSelector):
             modifiers: whether the token belongs to a noun on its right; ``None`` if unknown.
             chunked: whether the token is in a noun chunk; ``None`` if unknown.
         """
-        tokens = _without_phrases(tokens)
+        tokens = _without_negated(_without_phrases(tokens))
         if self.compounds == "joined":
             words = set(_joined(tokens, glued, modifiers))
         else:
@@ -279,11 +285,25 @@ def _without_phrases(tokens: list[_Token]) -> list[_Token]:
     return left
 
 
-def _text(caption: str) -> str:
-    """Return a caption in NFC without lone surrogates, which spaCy cannot read."""
-    if caption.isascii():
-        return caption
-    return unicodedata.normalize("NFC", caption.encode("utf-8", "replace").decode("utf-8"))
+def _without_negated(tokens: list[_Token]) -> list[_Token]:
+    """Return tokens of which nouns and adjectives that a negation denies have no part of speech.
+
+    It denies the noun phrase after it, and others joined by "or" or "nor": "no big dog or cat".
+    """
+    words, left = [token.text for token in tokens], []
+    denies = named = False
+    for i, token in enumerate(tokens):
+        if is_negation(words, i):
+            denies, named = True, False
+        elif denies and (token.pos in _NOUNS or (token.pos == "ADJ" and not named)):
+            named = named or token.pos in _NOUNS
+            token = token._replace(pos="")
+        elif named and token.text in ("or", "nor"):
+            named = False
+        elif named or token.pos not in _BEFORE_NOUN:
+            denies = named = False
+        left.append(token)
+    return left
 
 
 class _Token(NamedTuple):

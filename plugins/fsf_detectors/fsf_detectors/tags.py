@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 
+from fsf_detectors._captions import clean_caption
 from fsframework.interfaces import WordSelector, check_at_least
 
 __all__ = ["TagSelector"]
@@ -15,6 +15,8 @@ _BETWEEN = re.compile(r"[,;\n\r|\u3001\uff0c]+")
 _NUMBER = re.compile(r"^\s*(?:[-*\u2022]|\d+\s*[.):])\s*")
 _AROUND = " \t\"'`*_[](){}<>.!?:-\u2022\u2013\u2014\u201c\u201d\u2018\u2019\u3002"
 
+_DENYING = {"n/a", "no", "none", "not", "without"}
+
 
 class TagSelector(WordSelector):
     """Takes the items of a list as words.
@@ -22,7 +24,8 @@ class TagSelector(WordSelector):
     Items are separated by commas, semicolons, vertical bars or line ends. Bullets, numbers of
     items, quotation marks, brackets, emphasis and final punctuation are removed, as is everything
     up to a colon ("Tags: dog"). Words are in lower case and NFC-normalised. An item without a
-    letter, or of more than ``most_words`` words, is not a tag: models add sentences.
+    letter, or of more than ``most_words`` words, is not a tag: models add sentences. Nor is one
+    that begins with *no*, *not*, *none* or *without*.
 
     Args:
         most_words: number of words that a tag may have.
@@ -52,12 +55,14 @@ class TagSelector(WordSelector):
         }
 
     def _tags(self, text: str) -> list[str]:
-        items = _BETWEEN.split(unicodedata.normalize("NFC", text.lower()))
+        items = _BETWEEN.split(clean_caption(text).lower())
         tags = [_cleaned(item) for item in items]
         return [
             tag
             for tag in tags
-            if any(map(str.isalpha, tag)) and len(tag.split()) <= self.most_words
+            if any(map(str.isalpha, tag))
+            and len(tag.split()) <= self.most_words
+            and tag.split()[0] not in _DENYING
         ]
 
 

@@ -87,6 +87,30 @@ def test_words_of_captions(caption: str, expected: str) -> None:
     assert words(caption) == set(expected.split())
 
 
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("A DOG SITTING ON THE GRASS", "dog grass"),
+        ("Dog On A Wooden Bench", "dog wooden bench"),
+        ("Two Dogs on a Wooden Bench", "dog wooden bench"),
+        ("Golden Gate at night", "golden night"),
+        ("a dog &amp; a cat, it&#39;s a house &lt;br&gt; a tree", "dog cat house tree"),
+        ("<|endoftext|>a dog on the beach[SEP]", "dog beach"),
+        ("[CLS] a dog</s><pad> on grass.<eos>", "dog grass"),
+        ("USER: <image> describe the photo. ASSISTANT: a dog on grass", "dog grass"),
+        ("<|im_start|>assistant\na dog on grass<|im_end|>", "dog grass"),
+        ("\u2581a\u2581dog near sun ##glasses", "dog sunglasses"),
+        ("a street with no big dog or cat in the sun", "street sun"),
+        ("a dog without a leash on the grass", "dog grass"),
+        ("a man who isn't wearing a hat, the sky is not visible", "man sky"),
+        ("a no parking sign not far from a tree", "parking sign tree"),
+        ("not a dog but a cat", "cat"),
+    ],
+)
+def test_captions_as_models_and_people_write_them(caption: str, expected: str) -> None:
+    assert words(caption) == set(expected.split())
+
+
 LEMMAS = (
     "dogs:dog men:man women:woman children:child people:people glasses:glass buses:bus "
     "leaves:leaf skis:ski jeans:jeans shoes:shoe wolves:wolf knives:knife feet:foot teeth:tooth "

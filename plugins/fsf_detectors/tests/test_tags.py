@@ -25,6 +25,8 @@ def test_conformance(make: object, check: object) -> None:
         ("t-shirt, children's toy, 2 dogs, 42", {"t-shirt", "children's toy", "2 dogs"}),
         ("dog, DOG, dog.", {"dog"}),
         ("Hund, Ball, Stra\u00dfe, \u72ac\u3001\u8349", {"hund", "ball", "straße", "犬", "草"}),
+        ("no cat, dog &amp; ball, none</s>", {"dog & ball"}),
+        ("<|im_start|>assistant\ndog\ncat<|im_end|>", {"dog", "cat"}),
         ("", set()),
         ("... , - ,\n", set()),
     ],
