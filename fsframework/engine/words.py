@@ -162,9 +162,16 @@ def read_attributes(path: str | Path) -> AttributeTable:
     if reader is None:
         raise OptionError(
             f"{argument('attributes', str(path))}: must end in {' or '.join(readers)}, or be "
-            f"{_COLUMN}NAME; {_captions(path)}"
+            f"{_COLUMN}NAME; {_elsewhere(path)}"
         )
     return reader(path)
+
+
+def _elsewhere(path: Path) -> str:
+    """Return which command reads a file that is no table of words."""
+    if path.suffix.lower() in (".pickle", ".pkl"):
+        return f"a pickle of FewSTAB: fsf attributes import {path} words.parquet"
+    return _captions(path)
 
 
 def _captions(path: Path) -> str:

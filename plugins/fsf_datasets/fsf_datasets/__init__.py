@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsf_datasets._declared import Declared, declared
+    from fsf_datasets._unpickle import read_pickle
     from fsf_datasets.csv_table import CsvTable
     from fsf_datasets.folder import Folder
     from fsf_datasets.planted import Planted
 
-__all__ = ["CsvTable", "Declared", "Folder", "Planted", "declared"]
+__all__ = ["CsvTable", "Declared", "Folder", "Planted", "declared", "read_pickle"]
 
 __version__ = "0.1.0"
 
@@ -21,6 +22,7 @@ _HOME = {
     "Folder": "folder",
     "Planted": "planted",
     "declared": "_declared",
+    "read_pickle": "_unpickle",
 }
 """The module that defines each name; using one name imports no other module."""
 

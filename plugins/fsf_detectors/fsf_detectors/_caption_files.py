@@ -20,10 +20,11 @@ from fsframework.values import open_file, parse_json, text_lines
 
 __all__ = ["Format", "Row", "find_format", "read_rows"]
 
-Format = Literal["jsonl", "csv", "token"]
+Format = Literal["jsonl", "csv", "token", "fewstab"]
 
 _SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 _TOKEN = re.compile(r"(?P<key>[^\t]*)#(?P<number>[0-9]+)\t(?P<caption>.*)", re.DOTALL)
+_IMAGE = re.compile(r"[^,]+\.(?:bmp|gif|jpe?g|png|tiff?|webp)\s*,.*,.*", re.IGNORECASE | re.DOTALL)
 _MOST_DIGITS = 18
 _MOST_NAMES = 20
 
@@ -35,7 +36,7 @@ _MOST_EXPANSION = 200
 
 _FORMATS = (
     "it must contain JSON objects with key and caption, one per line, CSV with the columns key and "
-    "caption, or lines IMAGE#NUMBER<TAB>CAPTION"
+    "caption, or lines IMAGE#NUMBER<TAB>CAPTION, or FewSTAB's lines FILE,CAPTION,CLASS"
 )
 
 
@@ -66,9 +67,13 @@ def find_format(path: Path) -> Format:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
+    if suffixes and _SUFFIXES.get(suffixes[-1]) == "jsonl":
+        return "jsonl"
+    first = next((line for line in _lines(path) if line.strip()), None)
+    if first is not None and _IMAGE.fullmatch(first) and "\t" not in first:
+        return "fewstab"
     if suffixes and suffixes[-1] in _SUFFIXES:
         return _SUFFIXES[suffixes[-1]]
-    first = next((line for line in _lines(path) if line.strip()), None)
     if first is None:
         raise DataError(f"{path}: is empty; {_FORMATS}")
     if first.lstrip().startswith("{"):
@@ -89,7 +94,7 @@ def read_rows(path: Path, kind: Format) -> Iterator[Row]:
     if kind == "csv":
         rows = _csv_rows(path)
     else:
-        parse = _json_row if kind == "jsonl" else _token_row
+        parse = {"jsonl": _json_row, "token": _token_row, "fewstab": _fewstab_row}[kind]
         rows = (
             parse(number, line.rstrip("\r\n"))
             for number, line in enumerate(_lines(path), start=1)
@@ -151,6 +156,13 @@ def _json_row(number: int, line: str) -> Row:
         if not isinstance(found[name], str):
             return Row(number, fault=f"has a {name!r} that is not text")
     return Row(number, found["key"], 0, found["caption"])
+
+
+def _fewstab_row(number: int, line: str) -> Row:
+    name, *parts = line.split(",")
+    if len(parts) < 2:
+        return Row(number, fault="is not FILE,CAPTION,CLASS")
+    return Row(number, name.strip(), 0, ",".join(parts[:-1]).strip())
 
 
 def _token_row(number: int, line: str) -> Row:

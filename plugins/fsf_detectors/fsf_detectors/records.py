@@ -82,7 +82,8 @@ class CaptionsFile(Captioner):
     The file is UTF-8 text, optionally compressed (``.gz``): JSON objects with ``key`` and
     ``caption``, one per line (``.jsonl``); CSV with the columns ``key`` and ``caption``, in any
     order, and any others (``.csv``); or lines ``IMAGE#NUMBER<TAB>CAPTION`` with several captions
-    per image, as in Flickr8k. For other suffixes, the first line decides the format.
+    per image, as in Flickr8k; or FewSTAB's lines ``FILE,CAPTION,CLASS`` without a header, which
+    are matched by ``name``. For other suffixes, the first line decides the format.
 
     An image without a caption has no words.
 
@@ -121,6 +122,7 @@ class CaptionsFile(Captioner):
         self.match = match
         self.on_error = on_error
         self.selector = selector if selector is not None else _default_selector()
+        self._by_key = match == "key"
         self._captions: dict[str, str] | None = None
         self._digest = ""
         self._skipped = Skipped(0, ())
@@ -215,7 +217,7 @@ class CaptionsFile(Captioner):
     def _id(self, key: str) -> str:
         """Return the part of a key by which images and captions are matched."""
         key = normalize(key)
-        return key if self.match == "key" else key.replace("\\", "/").rpartition("/")[2]
+        return key if self._by_key else key.replace("\\", "/").rpartition("/")[2]
 
     def _ids(self, keys: Sequence[str]) -> dict[str, str]:
         images: dict[str, str] = {}
@@ -231,6 +233,7 @@ class CaptionsFile(Captioner):
     def _read(self) -> dict[str, str]:
         path = Path(os.path.expanduser(self.path))  # noqa: PTH111 - Path refuses unknown users
         kind = find_format(path)
+        self._by_key = self._by_key and kind != "fewstab"
         faults: list[str] = []
         skipped = 0
         # The captions of an image by number, or its only one: a dict per image would double the

@@ -29,7 +29,7 @@ _FILE = click.Path(path_type=Path)
 
 @group()
 def tasks() -> None:
-    """Make, verify, export and publish task files.
+    """Make, verify, export, import and publish task files.
 
     \b
     A task file holds indices into the images of a data set, and digests to check
@@ -43,6 +43,7 @@ def tasks() -> None:
       fsf tasks make depleted.safetensors --sampler depleting --tasks all
       fsf tasks verify tasks.safetensors
       fsf tasks export tasks.safetensors tasks.jsonl
+      fsf tasks import tasks.jsonl tasks.safetensors
       fsf tasks show cub/fewstab-5w1s-v1
     """
 
@@ -167,6 +168,65 @@ def export(
     tasks, images = open_tasks(*experiment_of(context), file)
     export_jsonl(tasks, images.pool, output)
     click.echo(f"{output}: {tasks.described()}")
+
+
+@tasks.command("import")
+@click.argument("file", type=_FILE)
+@click.argument("output", type=_FILE)
+@click.option(
+    "--images",
+    type=_FILE,
+    metavar="LIST.csv",
+    help="Images that the indices of a .pt file refer to, by file name in the first column.",
+)
+@shared("dataset", "split", "shot")
+@shared(*CONFIGURATION, "cache-dir", "force", "json")
+@click.pass_context
+def import_(
+    context: click.Context,
+    /,
+    file: Path,
+    output: Path,
+    images: Path | None,
+    force: bool,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Read tasks made elsewhere from FILE and write them to OUTPUT, a task file.
+
+    FILE is what fsf tasks export wrote (JSON lines), or a spurious_test_*.pt of the
+    FewSTAB code, from which nothing is executed. Images are found by key or file name.
+
+    \b
+    Examples:
+      fsf tasks import tasks.jsonl tasks.safetensors --dataset folder:./images
+      fsf tasks import spurious_test_3000E_5w1s.pt t.safetensors --images test.csv --shot 1
+    """
+    from fsf_tools.fewstab import fewstab_tasks
+    from fsf_tools.task_lines import import_tasks, read_jsonl
+    from fsframework.api.opened import OpenedImages
+    from fsframework.errors import DataError
+
+    check_output(output, force=force)
+    experiment, _session = experiment_of(context)
+    dataset, shot = experiment.dataset.create(), context.params["shot"]
+    if file.suffix in (".pt", ".pth"):
+        lines = list(fewstab_tasks(file, images, shot))
+    else:
+        lines = list(read_jsonl(file))
+    split = experiment.settings.split
+    splits = [split] if split else [*(["test"] if "test" in dataset.splits else []), "all"]
+    for name in splits:
+        pool = dataset.pool(name)
+        try:
+            drawn = import_tasks(lines, pool, file)
+        except DataError:
+            if name == splits[-1]:
+                raise
+            continue
+        break
+    drawn.save(output)
+    _print_summary(output, drawn, OpenedImages(dataset, name, pool), as_json)
 
 
 @tasks.command("publish")

@@ -85,6 +85,32 @@ def extract(
         context.exit(1)
 
 
+@attributes.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("output", type=click.Path(path_type=Path))
+@shared("dataset", *CONFIGURATION, "force")
+@click.pass_context
+def import_(context: click.Context, /, file: Path, output: Path, force: bool, **_: Any) -> None:
+    """Read a pickle of FewSTAB's attributes and write it to OUTPUT (.parquet).
+
+    FILE is a *_attribute_embeds.pickle of the FewSTAB code, from which nothing is
+    executed. The images of the data set are found by their file names.
+
+    \b
+    Example:
+      fsf attributes import test_vit-gpt2_attribute_embeds.pickle words.parquet \\
+          --dataset folder:./images
+    """
+    from fsf_tools.fewstab import fewstab_attributes
+    from fsframework.cli.options import experiment_of
+
+    check_output(output, ".parquet", force=force)
+    experiment, _session = experiment_of(context)
+    table = fewstab_attributes(file, experiment.dataset.create())
+    table.save(output)
+    click.echo(f"{output}: {len(table):,} images, {len(table.words):,} words")
+
+
 def _print_json(output: Path, extracted: Extracted) -> None:
     from fsframework.cli import render
 
