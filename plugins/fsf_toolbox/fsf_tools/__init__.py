@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from fsf_tools.data.checking import check_dataset, check_words
     from fsf_tools.data.embedding import embed_images
     from fsf_tools.data.packing import pack_images
+    from fsf_tools.fewstab import fewstab_attributes, fewstab_tasks
     from fsf_tools.installed import check_plugins, describe_plugin, installed_plugins
     from fsf_tools.publishing import publish_model, publish_tasks
     from fsf_tools.repeating import repeat_run
     from fsf_tools.runs import remove_run
     from fsf_tools.sweeps import sweep_status
-    from fsf_tools.task_lines import export_jsonl
+    from fsf_tools.task_lines import export_jsonl, import_tasks
 
 __all__ = [
     "PageChoice",
@@ -46,6 +47,9 @@ __all__ = [
     "embed_images",
     "export_jsonl",
     "extract_words",
+    "fewstab_attributes",
+    "fewstab_tasks",
+    "import_tasks",
     "installed_plugins",
     "pack_images",
     "publish_model",
@@ -78,6 +82,9 @@ _HOME = {
     "embed_images": "data.embedding",
     "export_jsonl": "task_lines",
     "extract_words": "attributes.extraction",
+    "fewstab_attributes": "fewstab",
+    "fewstab_tasks": "fewstab",
+    "import_tasks": "task_lines",
     "installed_plugins": "installed",
     "pack_images": "data.packing",
     "publish_model": "publishing",

@@ -96,7 +96,12 @@ def detect(
     """Return what is detected, and the number of images that the detector was shown."""
     counted = reporter or Counting()
     session = dataclasses.replace(open_session(progress=False), reporter=counted)
-    given = {**SMALL, "split": "test", "dataset": dataset, "detector": {"name": detector, **options}}
+    given = {
+        **SMALL,
+        "split": "test",
+        "dataset": dataset,
+        "detector": {"name": detector, **options},
+    }
     described = Description(resolved(tree_of_call(given), session), session)
     found = extract_words(described, batch_size=batch_size)
     return found, counted.units.get("detection", 0) - len(found.failed)
