@@ -243,7 +243,7 @@ def test_the_stronger_source_of_words_wins(
 
 
 def test_options_of_a_selector_need_not_name_it(fsf: Fsf) -> None:
-    detector = ["--detector", "captions-file:c.jsonl", "-o", "detector.selector=tags"]
+    detector = ["--detector", "captions-file:c.jsonl"]
     done = fsf("run", *detector, "-o", "detector.selector.compounds=joined", "--dry-run")
     assert "detector.selector.name " in done.stdout
     assert "spacy" in done.stdout
