@@ -22,7 +22,7 @@ from fsframework._reading import (
     text_lines,
 )
 from fsframework._tables import data_frame, first_rows, footnotes, html_table, text_table
-from fsframework._text import PathNames, csv_text, inert_cell, printable
+from fsframework._text import csv_text, inert_cell, printable
 from fsframework.values._arrays import BoolArray, FloatArray, IntArray, UInt8Array
 from fsframework.values._formats import SCHEMA_VERSION, read_csv, read_parquet
 from fsframework.values._texts import Texts, normalize
@@ -51,7 +51,6 @@ __all__ = [
     "ImageRecord",
     "IntArray",
     "Outcomes",
-    "PathNames",
     "QueryBatch",
     "Scope",
     "TaskSet",

@@ -16,10 +16,10 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fsf_statistics import PathNames
 from fsframework.api.components import Registry, component
 from fsframework.api.session import Workspace, open_session
 from fsframework.errors import FsfError, PluginError, RecordError
-from fsframework.values import PathNames
 
 if TYPE_CHECKING:
     from fsf_reports._report import Reportable

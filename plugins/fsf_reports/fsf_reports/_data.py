@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fsf_reports.values import FigureDeclaration
-from fsframework.values import PathNames, csv_text
+from fsf_statistics import PathNames
+from fsframework.values import csv_text
 
 __all__ = ["figure_csv"]
 

@@ -19,7 +19,7 @@ from fsf_reports.interfaces import (
     ReportPart,
     Section,
 )
-from fsf_statistics import labelled
+from fsf_statistics import PathNames, labelled
 from fsframework.api.components import component
 from fsframework.api.imports import RunRecord
 from fsframework.api.run_pixels import RunImages
@@ -36,7 +36,7 @@ from fsframework.errors import (
 from fsframework.interfaces import checked, contained
 from fsframework.statistics.facts import facts_of
 from fsframework.statistics.results import MethodResult
-from fsframework.values import IntArray, PathNames, UInt8Array, atomic_write
+from fsframework.values import IntArray, UInt8Array, atomic_write
 
 __all__ = ["Report", "Reportable", "opened_runs", "report"]
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from fsf_reports.interfaces import Renderer, TableWriter
 from fsf_reports.values import FigureDeclaration, TableDeclaration
+from fsf_statistics import PathNames
 from fsframework.api.components import component
 from fsframework.api.session import open_session
 from fsframework.errors import (
@@ -21,7 +22,7 @@ from fsframework.errors import (
     install_hint,
 )
 from fsframework.interfaces import contained
-from fsframework.values import PathNames, atomic_path
+from fsframework.values import atomic_path
 
 __all__ = ["check_figure", "check_tables", "in_notebook", "save_figure", "save_tables"]
 

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import fsframework as api
-from fsframework.values import PathNames
+from fsf_statistics import PathNames
 from tests.conftest import Fsf
 
 from .conftest import untrained

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from fsf_statistics.imported_runs import import_accuracies
     from fsf_statistics.means import mean_interval
+    from fsf_statistics.path_names import PathNames
     from fsf_statistics.planning import TaskSupply, best_queries
     from fsf_statistics.queries import QueryPlan, plan_queries
     from fsf_statistics.query_variance import QueryVariance, pilot_of
@@ -73,6 +74,7 @@ __all__ = [
     "Keywords",
     "MeasureComparison",
     "Pair",
+    "PathNames",
     "QueryPlan",
     "QueryVariance",
     "RankAgreement",
@@ -141,6 +143,7 @@ _HOME = {
     "MOST_WRONG": "harm",
     "MeasureComparison": "comparing",
     "Pair": "comparing",
+    "PathNames": "path_names",
     "QueryPlan": "queries",
     "QueryVariance": "query_variance",
     "RankAgreement": "ranking",
@@ -153,6 +156,7 @@ _HOME = {
     "WorstGroups": "worst",
     "best_queries": "planning",
     "breakdown": "breakdowns",
+    "collect_results": "given",
     "compare": "comparing",
     "effective_robustness": "robustness",
     "facts_of": "task_sets",
@@ -181,7 +185,6 @@ _HOME = {
     "rank_correlations": "ranking",
     "read_accuracies": "accuracies",
     "results_of": "given",
-    "collect_results": "given",
     "sets_of": "task_sets",
     "slices": "error_slices",
     "spearman": "ranking",

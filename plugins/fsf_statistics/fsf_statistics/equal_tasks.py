@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from fsf_statistics.path_names import PathNames
 from fsframework.errors import DataError, OptionError, argument, close_matches
 from fsframework.statistics.facts import called, facts_of, told_apart
 from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure, measures_of
 from fsframework.statistics.results import MethodResult
-from fsframework.values import Arms, Contrast, PathNames
+from fsframework.values import Arms, Contrast
 
 __all__ = ["comparable", "grouped_by_tasks", "labelled", "labels_of", "measures_named"]
 

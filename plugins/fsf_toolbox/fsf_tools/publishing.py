@@ -21,13 +21,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from fsf_statistics import PathNames
 from fsframework import Description, Run, load_run
 from fsframework.api.imports import ArmRecord, DataRecord, RunRecord, save_import
 from fsframework.api.opened import draw_tasks, read_thumbnails
 from fsframework.api.running import packaged_runs
 from fsframework.api.session import Workspace
 from fsframework.errors import DataError, FsfError, OptionError, RecordError, argument
-from fsframework.values import PathNames, atomic_write, digest_of, open_file
+from fsframework.values import atomic_write, digest_of, open_file
 
 __all__ = [
     "check_no_links",

@@ -281,7 +281,7 @@ def publish(
 
 def _command_line(*left_out: str) -> str:
     """Return the command as it was given, without what says nothing of the tasks."""
-    from fsframework.values import PathNames
+    from fsf_statistics import PathNames
 
     words = iter(sys.argv[1:])
     kept = ["fsf"]

@@ -94,7 +94,7 @@ def _entry_to_share(run: Run, folder: Path, *, weights: bool) -> Entry:
     Args:
         folder: where a copy of the record is written, if it has such paths.
     """
-    from fsframework.values import PathNames
+    from fsf_statistics import PathNames
 
     shared = dataclasses.replace(run, record=PathNames().in_record(run.record))
     entry = entry_of(shared, weights=weights)
