@@ -32,9 +32,9 @@ from scipy import stats
 from fsf_statistics import mean_interval
 from fsf_statistics.adjusting import benjamini_hochberg, holm
 from fsf_statistics.comparing import compare_methods
+from fsf_statistics.image_intervals import answers_of, interval_over
 from fsframework.statistics.differences import ComparisonOptions, differences
 from fsframework.statistics.estimators import IntervalChoice
-from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.task_values import TaskValues
 from fsframework.values import Outcomes, TaskSet

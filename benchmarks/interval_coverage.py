@@ -26,9 +26,9 @@ from _options import positive
 
 from fsf_samplers import DepletingSampler, RandomSampler
 from fsf_statistics import mean_interval
+from fsf_statistics.image_intervals import answers_of, interval_over
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import IntervalChoice
-from fsframework.statistics.intervals import answers_of, interval_over
 from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes, TaskSet
 
 WAY, N_CLASSES, SIZE, DIMENSIONS = 5, 20, 50, 8

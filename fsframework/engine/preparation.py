@@ -34,6 +34,7 @@ from fsframework.engine.words import pool_with_attributes
 from fsframework.errors import DataError, InfeasibleTask, OptionError, argument
 from fsframework.interfaces.dataset import Dataset
 from fsframework.records import RunRecord, read_arms
+from fsframework.statistics.further import further
 from fsframework.values import Arms, ImagePool, TaskSet, demand_memory, digest_of
 from fsframework.values.attributes import AttributeTable
 
@@ -159,6 +160,8 @@ def prepare(experiment: Experiment, session: Session) -> Prepared:
     # A component that refuses its options should do so before anything is drawn.
     for statistic in experiment.statistics.values():
         statistic.create()
+    if settings.interval != "student-t":
+        further("over_images")  # or its package is missing
     if settings.task_file is None:
         found = drawn_tasks(experiment, dataset, session, trains=trains, words=method.needs_words)
     else:

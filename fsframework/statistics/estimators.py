@@ -30,7 +30,7 @@ class IntervalChoice:
 
     Args:
         level: confidence level, 0 < level < 1.
-        method: how they are computed; see ``fsframework.statistics.intervals``.
+        method: how they are computed; see ``fsf_statistics.image_intervals``.
 
     Raises:
         OptionError: the level is out of range, or the method is unknown.

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 
 from fsframework._calls import checked, malformed, seeded
-from fsframework.errors import DataError, argument
+from fsframework.errors import DataError
 from fsframework.interfaces.statistic import Statistic
 from fsframework.statistics.crossed import Difference
 from fsframework.statistics.differences import ComparisonOptions, differences, means_over_seeds
-from fsframework.statistics.estimators import LEVELS, Level
-from fsframework.statistics.intervals import answers_of, interval_over
+from fsframework.statistics.estimators import LEVELS
+from fsframework.statistics.further import further
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.values import (
@@ -325,46 +324,4 @@ def intervals_of(
     found = differences(values.parts, contrasts, how, values.n_seeds)
     if how.choice.method not in LEVELS:
         return found, found, ""
-    return found, *_over_images(values, contrasts, found, how)
-
-
-def _over_images(
-    values: TaskValues, contrasts: FloatArray, found: list[Difference], how: ComparisonOptions
-) -> tuple[list[Difference], str]:
-    """Return open intervals of contrasts on closed tasks, or those there are and why."""
-    over: Level = "class-level" if how.choice.method == "class-level" else "image-level"
-    missing = f"{values.measure.name}: no {over} interval, "
-    if values.scope == "open" or found[0].estimator == "none":
-        return found, ""  # Student's is open already, or there is one task
-    if values.measure.is_gap:
-        return found, missing + "since a gap is over the tasks of two arms"
-    first = values.results[0] if values.results else None
-    if first is None or first.arms is None:
-        return found, missing + "which needs tasks and answers; accuracies alone have none"
-    arm, sizes = values.measure.arms[0], np.asarray(first.class_sizes)
-    tasks = first.arms[arm]
-    if not tasks.uniform:
-        return found, missing + (
-            f"since the sampler of the tasks, {tasks.sampler}, does not draw classes and images "
-            "uniformly"
-        )
-    if not sizes.size:
-        raise DataError(
-            f"an {over} interval needs the sizes of the classes: give {argument('pool')}"
-        )
-    combined = values.means[0] @ contrasts.T
-    answers: FloatArray | None = None
-    if over == "image-level" and values.statistic is not None:
-        of_task = values.statistic.per_task
-        of_each = [answers_of(of_task, tasks, one.outcomes[arm], sizes) for one in values.results]
-        answers = np.tensordot(contrasts, np.stack(of_each), axes=1)
-    made = []
-    for row, one in enumerate(found):
-        if one.varies:
-            own = None if answers is None else answers[row]
-            new = interval_over(combined[:, row], own, tasks, sizes, how.choice.level, over)
-            error = np.sqrt(new.units_variance + new.tasks_variance)
-            p = float(2 * scipy.special.stdtr(new.freedom, -abs(new.mean) / error))
-            one = dataclasses.replace(one, low=new.low, high=new.high, p=p)
-        made.append(dataclasses.replace(one, estimator=over))
-    return made, ""
+    return found, *further("over_images")(values, contrasts, found, how)

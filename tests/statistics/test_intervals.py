@@ -12,10 +12,10 @@ from scipy import stats
 
 from fsf_samplers import RandomSampler
 from fsf_statistics import mean_interval
+from fsf_statistics.image_intervals import ImageLevel, answers_of, interval_over
 from fsframework.errors import DataError
 from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import ESTIMATORS, IntervalChoice, Level
-from fsframework.statistics.intervals import ImageLevel, answers_of, interval_over
 from fsframework.values import FloatArray, ImagePool, IntArray, Outcomes, TaskSet
 
 SIZES = np.array([30, 40, 50, 60])

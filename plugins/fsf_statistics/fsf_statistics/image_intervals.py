@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy
 
-from fsframework.errors import DataError
+from fsframework.errors import DataError, argument
+from fsframework.statistics.crossed import Difference
+from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import Level
+from fsframework.statistics.task_values import TaskValues
 from fsframework.values import FloatArray, IntArray, Outcomes, TaskSet
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-__all__ = ["ImageLevel", "answers_of", "interval_over"]
+__all__ = ["ImageLevel", "answers_of", "interval_over", "over_images"]
 
 _TASKS_AT_ONCE = 1024
 """Rows of the tasks' products with each other held in memory at a time."""
@@ -44,6 +47,48 @@ class ImageLevel:
     units_variance: float
     tasks_variance: float
     freedom: float
+
+
+def over_images(
+    values: TaskValues, contrasts: FloatArray, found: list[Difference], how: ComparisonOptions
+) -> tuple[list[Difference], str]:
+    """Return open intervals of contrasts on closed tasks, or those there are and why."""
+    over: Level = "class-level" if how.choice.method == "class-level" else "image-level"
+    missing = f"{values.measure.name}: no {over} interval, "
+    if values.scope == "open" or found[0].estimator == "none":
+        return found, ""  # Student's is open already, or there is one task
+    if values.measure.is_gap:
+        return found, missing + "since a gap is over the tasks of two arms"
+    first = values.results[0] if values.results else None
+    if first is None or first.arms is None:
+        return found, missing + "which needs tasks and answers; accuracies alone have none"
+    arm, sizes = values.measure.arms[0], np.asarray(first.class_sizes)
+    tasks = first.arms[arm]
+    if not tasks.uniform:
+        return found, missing + (
+            f"since the sampler of the tasks, {tasks.sampler}, does not draw classes and images "
+            "uniformly"
+        )
+    if not sizes.size:
+        raise DataError(
+            f"an {over} interval needs the sizes of the classes: give {argument('pool')}"
+        )
+    combined = values.means[0] @ contrasts.T
+    answers: FloatArray | None = None
+    if over == "image-level" and values.statistic is not None:
+        of_task = values.statistic.per_task
+        of_each = [answers_of(of_task, tasks, one.outcomes[arm], sizes) for one in values.results]
+        answers = np.tensordot(contrasts, np.stack(of_each), axes=1)
+    made = []
+    for row, one in enumerate(found):
+        if one.varies:
+            own = None if answers is None else answers[row]
+            new = interval_over(combined[:, row], own, tasks, sizes, how.choice.level, over)
+            error = np.sqrt(new.units_variance + new.tasks_variance)
+            p = float(2 * scipy.special.stdtr(new.freedom, -abs(new.mean) / error))
+            one = dataclasses.replace(one, low=new.low, high=new.high, p=p)
+        made.append(dataclasses.replace(one, estimator=over))
+    return made, ""
 
 
 def answers_of(
