@@ -18,7 +18,7 @@ import numpy as np
 from _options import positive
 
 from fsf_statistics import Accuracy, mean_interval
-from fsframework.statistics.crossed import crossed
+from fsf_statistics.crossed import crossed
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.results import MethodResult
 from fsframework.values import Arms, Contrast, FloatArray, Outcomes, TaskSet

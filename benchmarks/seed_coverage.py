@@ -3,7 +3,7 @@
 Simulates experiments in which models of several seeds answer the same tasks. Each accuracy is the
 sum of a mean, a term of the seed, one of the task and a rest; worlds differ in the size of the rest
 and in how the terms are distributed. Prints how often the 95 % interval of
-``fsframework.statistics.crossed`` holds the mean of a method, its gap between two arms, and the
+``fsf_statistics.crossed`` holds the mean of a method, its gap between two arms, and the
 difference of two methods on the same tasks, with the mean half-width of each in percentage points;
 then the lowest and the highest of them for each number of seeds, where one training in ten
 collapses and in the other worlds.
@@ -26,7 +26,7 @@ import numpy as np
 from _options import positive
 from scipy import special, stats
 
-from fsframework.statistics.crossed import crossed
+from fsf_statistics.crossed import crossed
 
 Array = np.ndarray
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]

@@ -1,5 +1,6 @@
 from fsf_statistics.comparing import Comparison as Comparison
 from fsf_statistics.comparing import compare as compare
+from fsf_statistics.estimating import estimate as estimate
 from fsf_tools.sweeping import sweep as sweep
 from fsframework.api.data import attributes as attributes
 from fsframework.api.data import dataset as dataset
@@ -10,7 +11,6 @@ from fsframework.api.experiments import describe as describe
 from fsframework.api.models import Model as Model
 from fsframework.api.models import evaluate as evaluate
 from fsframework.api.models import model as model
-from fsframework.api.results import estimate as estimate
 from fsframework.api.running import Run as Run
 from fsframework.api.running import Runs as Runs
 from fsframework.api.running import load_run as load_run

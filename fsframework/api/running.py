@@ -18,8 +18,16 @@ from fsframework.engine.configuration import Experiment
 from fsframework.engine.session import Workspace
 from fsframework.engine.staging import OVERRIDING
 from fsframework.errors import DataError, OptionError, RecordError, argument
-from fsframework.records import RunRecord, find_run, list_records, load_arms, load_outcomes
+from fsframework.records import (
+    RunRecord,
+    find_run,
+    list_records,
+    load_arms,
+    load_outcomes,
+    read_outcomes,
+)
 from fsframework.statistics.facts import matching_runs, select_run
+from fsframework.statistics.further import further
 from fsframework.values import (
     ArmOutcomes,
     Arms,
@@ -40,8 +48,8 @@ if TYPE_CHECKING:
     from fsframework.interfaces.statistic import Statistic
 
 __all__ = [
-    "Run", "Runs", "load_run", "packaged", "packaged_runs", "run", "run_folder", "run_resolved",
-    "runs",
+    "Run", "Runs", "load_run", "packaged", "packaged_runs", "read_outcomes", "run", "run_folder",
+    "run_resolved", "runs",
 ]  # fmt: skip
 
 _SHOWN = ("acc-random", "wacc-random", "wacc-biased", "wacc-gap")
@@ -350,6 +358,7 @@ def run_resolved(
         result = run_experiment(experiment, session)
         return Run(result.folder, result.record, result.reused)
     _check_several(experiment, seeds)
+    further("joined")  # or its package is missing
     # Every seed is checked before the first run.
     for seed in seeds:
         _trained_with(experiment, seed)
@@ -503,9 +512,7 @@ class Runs(Sequence[Run]):
         >>> again.seeds, again.estimates["acc-random"].n_seeds
         ((0, 1), 2)
         """
-        from fsframework.api.seeds import joined
-
-        return Runs(joined(self, level, statistics or {}), self.broken)
+        return Runs(further("joined")(self, level, statistics or {}), self.broken)
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas ``DataFrame``."""

@@ -9,17 +9,22 @@ import numpy as np
 import scipy
 
 from fsframework.errors import OptionError, argument
-from fsframework.statistics.crossed import NO_SPREAD, Difference, crossed
 from fsframework.statistics.estimators import LEVELS, IntervalChoice
 from fsframework.statistics.further import further
 from fsframework.values import FloatArray
 
 __all__ = [
+    "NO_SPREAD",
     "ComparisonOptions",
+    "Difference",
     "bootstrap_of_few",
     "differences",
     "means_over_seeds",
+    "without_spread",
 ]
+
+NO_SPREAD = 1e-12
+"""Shares whose sums differ in the last digits count as equal."""
 
 _FEWEST_RESAMPLED = 20
 """Tasks below which a bootstrap's intervals are noticeably too short."""
@@ -33,6 +38,30 @@ def bootstrap_of_few(interval: str, n_tasks: int) -> str | None:
         f"a bootstrap of {n_tasks} tasks gives intervals that are too short, and p that are too "
         f"small; use at least {_FEWEST_RESAMPLED} tasks, or student-t, which allows for few"
     )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A weighted sum of means, such as a mean or a difference of two, with its interval.
+
+    Args:
+        value: the sum; ``low`` and ``high`` bound its interval.
+        p: two-sided, of the value 0; NaN where nothing varies.
+        varies: whether anything varies; if not, the interval says nothing.
+        estimator: how the interval was computed; ``none`` for a single task.
+        n_seeds: models of each method behind it, the fewest if they differ.
+        seed_deviation: standard deviation between seeds, without the share of the tasks; ``None``
+            where a method has only one seed.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+    varies: bool
+    estimator: str
+    n_seeds: int = 1
+    seed_deviation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,8 +103,9 @@ def differences(
     """Estimate many contrasts of the same methods at once.
 
     Methods may have been trained with several seeds each. Seeds and tasks are then crossed random
-    effects; see ``crossed``. The tasks of two methods are paired, their seeds never. A method with
-    one model adds nothing for seeds, so the interval of its contrasts speaks of these weights only.
+    effects; see ``fsf_statistics.crossed``. The tasks of two methods are paired, their seeds never.
+    A method with one model adds nothing for seeds, so the interval of its contrasts speaks of these
+    weights only.
 
     Where a contrast does not vary, an interval of zero width would claim certainty that nobody has:
     its bounds and its p are NaN.
@@ -92,51 +122,9 @@ def differences(
         OptionError: a method has several models, and the interval is not Student's.
     """
     how = how or ComparisonOptions()
-    if max(n_seeds, default=1) == 1:
-        return _over_tasks(parts, contrasts, how)
-    if how.choice.method != "student-t":
-        raise OptionError(
-            f"{argument('interval', how.choice.method)} is for one model per method; intervals "
-            f"over several training seeds are {argument('interval', 'student-t')}"
-        )
-    columns = np.split(np.arange(sum(n_seeds)), np.cumsum(n_seeds)[:-1])
-    of_means = _over_tasks([means_over_seeds(part, n_seeds) for part in parts], contrasts, how)
-    found = []
-    for one, weights in zip(of_means, contrasts, strict=True):
-        methods = np.flatnonzero(weights)
-        numbers = np.asarray(n_seeds)[methods].tolist()
-        if one.estimator == "none":
-            found.append(replace(one, n_seeds=min(numbers)))
-            continue
-        over = crossed(
-            {
-                (str(method), str(place)): weights[method] * values[:, columns[method]].T
-                for place, values in enumerate(parts)
-                for method in methods
-            },
-            how.choice.level,
-        )
-        if max(numbers) == 1:
-            over = replace(over, estimator=one.estimator)
-        value = 0.0 if abs(over.value) < NO_SPREAD else over.value
-        found.append(_without_spread(replace(over, value=value)))
-    return found
-
-
-def means_over_seeds(values: FloatArray, n_seeds: Sequence[int]) -> FloatArray:
-    """Return the mean of each method's models in every task, ``(T, methods)``.
-
-    >>> means_over_seeds(np.array([[0.2, 0.4, 0.5]]), [2, 1]).round(3).tolist()
-    [[0.3, 0.5]]
-    """
-    starts = np.cumsum([0, *n_seeds[:-1]])
-    return np.asarray(np.add.reduceat(values, starts, axis=1) / np.asarray(n_seeds))
-
-
-def _over_tasks(
-    parts: Sequence[FloatArray], contrasts: FloatArray, how: ComparisonOptions
-) -> list[Difference]:
-    """Estimate contrasts of methods that have one model each."""
+    if max(n_seeds, default=1) > 1:
+        over: list[Difference] = further("differences_over_seeds")(parts, contrasts, how, n_seeds)
+        return over
     # In this order a mean is summed alike whether a method is alone or among others.
     tasks = [np.asfortranarray(values @ contrasts.T) for values in parts]
     value = sum((values.mean(axis=0) for values in tasks), start=np.zeros(len(contrasts)))
@@ -155,11 +143,22 @@ def _over_tasks(
     for row in range(len(contrasts)):
         low, high, p = (float(one[row]) for one in bounds)
         one = Difference(float(value[row]), low, high, p, bool(varies[row]), estimator)
-        found.append(_without_spread(one))
+        found.append(without_spread(one))
     return found
 
 
-def _without_spread(one: Difference) -> Difference:
+def means_over_seeds(values: FloatArray, n_seeds: Sequence[int]) -> FloatArray:
+    """Return the mean of each method's models in every task, ``(T, methods)``.
+
+    >>> means_over_seeds(np.array([[0.2, 0.4, 0.5]]), [2, 1]).round(3).tolist()
+    [[0.3, 0.5]]
+    """
+    starts = np.cumsum([0, *n_seeds[:-1]])
+    return np.asarray(np.add.reduceat(values, starts, axis=1) / np.asarray(n_seeds))
+
+
+def without_spread(one: Difference) -> Difference:
+    """Return a contrast, without bounds and p if it does not vary."""
     nan = float("nan")
     return one if one.varies else replace(one, low=nan, high=nan, p=nan)
 

@@ -11,8 +11,12 @@ import numpy as np
 from fsframework._calls import checked, malformed, seeded
 from fsframework.errors import DataError
 from fsframework.interfaces.statistic import Statistic
-from fsframework.statistics.crossed import Difference
-from fsframework.statistics.differences import ComparisonOptions, differences, means_over_seeds
+from fsframework.statistics.differences import (
+    ComparisonOptions,
+    Difference,
+    differences,
+    means_over_seeds,
+)
 from fsframework.statistics.estimators import LEVELS
 from fsframework.statistics.further import further
 from fsframework.statistics.measures import Measure
@@ -29,7 +33,6 @@ from fsframework.values import (
 )
 
 __all__ = [
-    "TWO_SEEDS",
     "TaskValues",
     "estimate_from",
     "estimates_from",
@@ -37,11 +40,6 @@ __all__ = [
     "intervals_of",
     "values_of",
 ]
-
-TWO_SEEDS = (
-    "two seeds say little about the variance between seeds: the interval is wide, and may contain "
-    "the true value less often than its level says"
-)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from fsf_statistics.comparing import compare_methods
+from fsf_statistics.crossed import crossed
 from fsframework.errors import DataError, OptionError
-from fsframework.statistics.crossed import crossed
 from fsframework.statistics.differences import ComparisonOptions, differences
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure

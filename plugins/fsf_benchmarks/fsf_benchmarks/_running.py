@@ -22,7 +22,7 @@ from fsf_benchmarks.interfaces import (
     Selection,
 )
 from fsf_reports.values import FigureDeclaration, TableDeclaration
-from fsf_statistics import ComparedHeadline, HeadlineRow, headline_of_runs
+from fsf_statistics import ComparedHeadline, HeadlineRow, headline_of_runs, method_result
 from fsf_tools.grids import Override, read_overrides
 from fsf_tools.sweeps import Planned, Result, check_options, planned_over, sweep_of
 from fsf_tools.workers import without_launcher
@@ -34,7 +34,6 @@ from fsframework.api.experiments import (
     read_seeds,
     tree_of_call,
 )
-from fsframework.api.results import method_result
 from fsframework.api.running import Run, load_run
 from fsframework.api.session import Session, open_session
 from fsframework.errors import FsfError, OptionError, argument

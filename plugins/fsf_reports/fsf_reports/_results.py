@@ -23,10 +23,10 @@ from fsf_statistics import (
     labels_of,
     measures_named,
     sets_of,
+    statistics_of,
     tasks_told_apart,
 )
 from fsframework.api.imports import RunRecord
-from fsframework.api.results import statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Statistic

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from fsf_statistics.equal_tasks import labelled, labels_of, measures_named
     from fsf_statistics.error_slices import SliceRow, Slices, kept_slices, slices
+    from fsf_statistics.estimating import method_result, statistic_of_run, statistics_of
     from fsf_statistics.given import collect_results, finished_of, results_of
     from fsf_statistics.harm import LEAST_HARM, MOST_WRONG, HarmfulPairs, harmful_pairs, kept_pairs
     from fsf_statistics.headlines import (
@@ -108,6 +109,7 @@ __all__ = [
     "limits_of",
     "mean_interval",
     "measures_named",
+    "method_result",
     "options_of_tasks",
     "pilot_of",
     "plan_queries",
@@ -119,6 +121,8 @@ __all__ = [
     "sets_of",
     "slices",
     "spearman",
+    "statistic_of_run",
+    "statistics_of",
     "tasks_told_apart",
     "told_value",
     "worst_groups",
@@ -177,6 +181,7 @@ _HOME = {
     "limits_of": "headlines",
     "mean_interval": "means",
     "measures_named": "equal_tasks",
+    "method_result": "estimating",
     "options_of_tasks": "task_sets",
     "pilot_of": "query_variance",
     "plan_queries": "queries",
@@ -188,6 +193,8 @@ _HOME = {
     "sets_of": "task_sets",
     "slices": "error_slices",
     "spearman": "ranking",
+    "statistic_of_run": "estimating",
+    "statistics_of": "estimating",
     "tasks_told_apart": "task_sets",
     "told_value": "task_sets",
     "worst_groups": "worst",

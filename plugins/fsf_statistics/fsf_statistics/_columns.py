@@ -12,8 +12,7 @@ from fsf_statistics.equal_tasks import comparable
 from fsframework.api.headlines import head_of, measures_of_table
 from fsframework.errors import DataError, OptionError
 from fsframework.interfaces import Statistic
-from fsframework.statistics.crossed import NO_SPREAD
-from fsframework.statistics.differences import ComparisonOptions
+from fsframework.statistics.differences import NO_SPREAD, ComparisonOptions
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
 from fsframework.statistics.task_values import estimates_of_methods, values_of

@@ -12,8 +12,8 @@ from scipy import special
 
 import fsframework as fsf
 from fsf_statistics.adjusting import holm
+from fsf_statistics.crossed import OVER_SEEDS, crossed
 from fsframework.errors import DataError, OptionError, argument, close_matches
-from fsframework.statistics.crossed import OVER_SEEDS, crossed
 from fsframework.values import (
     ArmOutcomes,
     Estimate,

@@ -22,19 +22,23 @@ import numpy as np
 
 from fsf_statistics.adjusting import benjamini_hochberg, holm
 from fsf_statistics.equal_tasks import comparable, grouped_by_tasks, measures_named
+from fsf_statistics.estimating import statistics_of
 from fsf_statistics.given import Comparable, collect_results, finished_of
+from fsf_statistics.over_seeds import TWO_SEEDS
 from fsframework.api.headlines import limits_told
-from fsframework.api.results import statistics_of
 from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError, OptionError, argument
 from fsframework.interfaces import Statistic
-from fsframework.statistics.crossed import NO_SPREAD, Difference
-from fsframework.statistics.differences import ComparisonOptions, bootstrap_of_few
+from fsframework.statistics.differences import (
+    NO_SPREAD,
+    ComparisonOptions,
+    Difference,
+    bootstrap_of_few,
+)
 from fsframework.statistics.estimators import Interval, IntervalChoice
 from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure
 from fsframework.statistics.results import MethodResult, cautions_of
 from fsframework.statistics.task_values import (
-    TWO_SEEDS,
     TaskValues,
     estimate_from,
     estimates_from,

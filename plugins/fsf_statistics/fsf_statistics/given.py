@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fsf_statistics.estimating import is_evaluated, method_result
 from fsf_statistics.path_names import PathNames
-from fsframework.api.results import is_evaluated, method_result
+from fsf_statistics.seed_groups import joined_over_seeds
 from fsframework.api.running import Run, load_run, load_runs, runs
 from fsframework.errors import OptionError, RecordError
-from fsframework.statistics.results import MethodResult, joined_over_seeds
+from fsframework.statistics.results import MethodResult
 from fsframework.values import ArmOutcomes, ImagePool
 
 __all__ = ["Comparable", "collect_results", "finished_of", "results_of"]

@@ -20,10 +20,10 @@ from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
 from fsf_statistics.comparing import letters_shown, letters_told
 from fsf_statistics.equal_tasks import labels_of
+from fsf_statistics.estimating import statistic_of_run, statistics_of
 from fsf_statistics.given import Comparable, collect_results
 from fsf_statistics.task_sets import facts_of, sets_of, tasks_told_apart
 from fsframework.api.headlines import PLACEBO, Headline, gap_told, limits_told, reading_told
-from fsframework.api.results import statistic_of_run, statistics_of
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
 from fsframework.errors import DataError

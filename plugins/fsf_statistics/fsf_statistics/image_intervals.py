@@ -15,8 +15,7 @@ import numpy as np
 import scipy
 
 from fsframework.errors import DataError, argument
-from fsframework.statistics.crossed import Difference
-from fsframework.statistics.differences import ComparisonOptions
+from fsframework.statistics.differences import ComparisonOptions, Difference
 from fsframework.statistics.estimators import Level
 from fsframework.statistics.task_values import TaskValues
 from fsframework.values import FloatArray, IntArray, Outcomes, TaskSet

@@ -22,13 +22,13 @@ from fsf_statistics.comparing import (
     letters,
     letters_shown,
 )
+from fsf_statistics.crossed import OVER_SEEDS
 from fsf_statistics.equal_tasks import comparable
+from fsf_statistics.estimating import statistics_of
 from fsf_statistics.given import Comparable, collect_results
-from fsframework.api.results import statistics_of
 from fsframework.api.session import open_session
 from fsframework.errors import DataError, OptionError, argument
-from fsframework.statistics.crossed import NO_SPREAD, OVER_SEEDS, Difference
-from fsframework.statistics.differences import ComparisonOptions
+from fsframework.statistics.differences import NO_SPREAD, ComparisonOptions, Difference
 from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.measures import Measure
 from fsframework.statistics.results import MethodResult
@@ -408,7 +408,7 @@ def contrasts_of(
     """Return weighted sums of the residuals with their intervals, by the delta method.
 
     The variance is that of the sum of all cells, each weighted with the derivative by its mean. As
-    in ``fsframework.statistics.crossed``, its parts are the tasks, without the rest, and the seeds;
+    in ``fsf_statistics.crossed``, its parts are the tasks, without the rest, and the seeds;
     here those of the compared models and those of the others are kept apart.
 
     Args:

@@ -10,10 +10,11 @@ from typing import Any
 
 from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies, unit_text
 from fsf_statistics.given import finished_of, results_of
+from fsf_statistics.seed_groups import joined_over_seeds
 from fsframework.api.running import load_runs
 from fsframework.errors import DataError, FsfWarning, OptionError, RecordError
 from fsframework.statistics.facts import LEADING
-from fsframework.statistics.results import MethodResult, joined_over_seeds
+from fsframework.statistics.results import MethodResult
 
 __all__ = ["labelled_results", "read_results"]
 

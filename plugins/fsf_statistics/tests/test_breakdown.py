@@ -14,8 +14,8 @@ from scipy import stats
 import fsframework as fsf
 from fsf_statistics import breakdown, harmful_pairs
 from fsf_statistics.breakdowns import described_images
+from fsf_statistics.crossed import crossed
 from fsframework.errors import DataError, OptionError
-from fsframework.statistics.crossed import crossed
 from fsframework.values import (
     ArmOutcomes,
     Arms,

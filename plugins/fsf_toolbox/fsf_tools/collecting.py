@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import fsframework as fsf
+from fsf_statistics import statistic_of_run
 from fsf_tools.publishing import (
     check_no_links,
     copy_files,
@@ -21,7 +22,6 @@ from fsf_tools.publishing import (
     without_place,
 )
 from fsframework.api.imports import RunRecord
-from fsframework.api.results import statistic_of_run
 from fsframework.api.running import load_runs, packaged_runs
 from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError, FsfError

@@ -3,45 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 
-from fsframework.errors import DataError
+from fsframework.errors import DataError, OptionError, argument
+from fsframework.statistics.differences import (
+    NO_SPREAD,
+    ComparisonOptions,
+    Difference,
+    differences,
+    means_over_seeds,
+    without_spread,
+)
 from fsframework.values import FloatArray
 
-__all__ = ["NO_SPREAD", "OVER_SEEDS", "Difference", "crossed"]
-
-NO_SPREAD = 1e-12
-"""Shares whose sums differ in the last digits count as equal."""
+__all__ = ["OVER_SEEDS", "crossed", "differences_over_seeds"]
 
 OVER_SEEDS = "crossed-t"
 """Estimator of intervals over seeds and tasks, two crossed random effects."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A weighted sum of means, such as a mean or a difference of two, with its interval.
-
-    Args:
-        value: the sum; ``low`` and ``high`` bound its interval.
-        p: two-sided, of the value 0; NaN where nothing varies.
-        varies: whether anything varies; if not, the interval says nothing.
-        estimator: how the interval was computed; ``none`` for a single task.
-        n_seeds: models of each method behind it, the fewest if they differ.
-        seed_deviation: standard deviation between seeds, without the share of the tasks; ``None``
-            where a method has only one seed.
-    """
-
-    value: float
-    low: float
-    high: float
-    p: float
-    varies: bool
-    estimator: str
-    n_seeds: int = 1
-    seed_deviation: float | None = None
 
 
 _SEEDS, _TASKS = range(2)
@@ -109,6 +90,46 @@ def crossed(cells: Mapping[tuple[str, str], FloatArray], level: float = 0.95) ->
     half, p = _half_width(parts, level), _p(value, parts)
     varies = any(part.variance > NO_SPREAD**2 for part in parts)
     return Difference(value, value - half, value + half, p, varies, OVER_SEEDS, n_seeds, deviation)
+
+
+def differences_over_seeds(
+    parts: Sequence[FloatArray],
+    contrasts: FloatArray,
+    how: ComparisonOptions,
+    n_seeds: Sequence[int],
+) -> list[Difference]:
+    """Estimate contrasts of methods with several models each; see ``differences``.
+
+    Raises:
+        OptionError: the interval is not Student's.
+    """
+    if how.choice.method != "student-t":
+        raise OptionError(
+            f"{argument('interval', how.choice.method)} is for one model per method; intervals "
+            f"over several training seeds are {argument('interval', 'student-t')}"
+        )
+    columns = np.split(np.arange(sum(n_seeds)), np.cumsum(n_seeds)[:-1])
+    of_means = differences([means_over_seeds(part, n_seeds) for part in parts], contrasts, how)
+    found = []
+    for one, weights in zip(of_means, contrasts, strict=True):
+        methods = np.flatnonzero(weights)
+        numbers = np.asarray(n_seeds)[methods].tolist()
+        if one.estimator == "none":
+            found.append(replace(one, n_seeds=min(numbers)))
+            continue
+        over = crossed(
+            {
+                (str(method), str(place)): weights[method] * values[:, columns[method]].T
+                for place, values in enumerate(parts)
+                for method in methods
+            },
+            how.choice.level,
+        )
+        if max(numbers) == 1:
+            over = replace(over, estimator=one.estimator)
+        value = 0.0 if abs(over.value) < NO_SPREAD else over.value
+        found.append(without_spread(replace(over, value=value)))
+    return found
 
 
 def _check(cells: Mapping[tuple[str, str], FloatArray]) -> None:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from fsframework.api.results import method_result, statistic_of_run
+from fsf_statistics.estimating import method_result, statistic_of_run
+from fsf_statistics.seed_groups import grouped_by_seeds
+from fsframework.api.components import Registry
 from fsframework.api.running import Run
 from fsframework.api.session import open_session
-from fsframework.components.registry import Registry
 from fsframework.errors import FsfError, OptionError, RecordError, argument
 from fsframework.interfaces.statistic import Statistic
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import IntervalChoice
-from fsframework.statistics.results import grouped_by_seeds
-from fsframework.statistics.task_values import TWO_SEEDS
 from fsframework.values import Estimate, Estimates
 
-__all__ = ["joined"]
+__all__ = ["TWO_SEEDS", "joined"]
+
+TWO_SEEDS = (
+    "two seeds say little about the variance between seeds: the interval is wide, and may contain "
+    "the true value less often than its level says"
+)
 
 
 def joined(

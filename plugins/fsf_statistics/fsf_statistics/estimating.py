@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fsframework.api.components import component, layer
-from fsframework.api.running import Run
-from fsframework.components.registry import Registry
+from fsf_statistics.seed_groups import joined_over_seeds
+from fsframework.api.components import Registry, component, layer
+from fsframework.api.running import Run, read_outcomes
 from fsframework.errors import DataError, RecordError
 from fsframework.interfaces.statistic import Statistic
-from fsframework.records import RunRecord, read_outcomes
 from fsframework.statistics.estimation import estimates_of
 from fsframework.statistics.estimators import Interval, IntervalChoice
 from fsframework.statistics.facts import options_told
-from fsframework.statistics.results import (
-    MethodResult,
-    joined_over_seeds,
-)
+from fsframework.statistics.results import MethodResult
 from fsframework.values import ArmOutcomes, Estimates, ImagePool
+
+if TYPE_CHECKING:
+    from fsframework.api.imports import RunRecord
 
 __all__ = [
     "estimate",
