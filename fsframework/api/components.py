@@ -7,7 +7,7 @@ from fsframework.components.conversion import describe_type, parameters
 from fsframework.components.installed import Plugin
 from fsframework.components.kinds import kind_of
 from fsframework.components.objects import component_of as component
-from fsframework.components.options import Given, are_trusted, layer
+from fsframework.components.options import Given, layer
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, canonical, plain, resolve_component
 
@@ -19,7 +19,6 @@ __all__ = [
     "Plugin",
     "Registry",
     "added_folder",
-    "are_trusted",
     "canonical",
     "component",
     "describe_type",

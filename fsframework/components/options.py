@@ -34,7 +34,6 @@ __all__ = [
     "WORDS",
     "Given",
     "Option",
-    "are_trusted",
     "check_values",
     "layer",
     "options_of",
@@ -230,15 +229,6 @@ def with_trust(node: Any) -> Any:
     if isinstance(node, list):
         return [with_trust(value) for value in node]
     return dataclasses.replace(node, trusted=True) if isinstance(node, Given) else node
-
-
-def are_trusted(node: Any) -> bool:
-    """Return whether all leaves of a tree may set options that reach out of the machine."""
-    if isinstance(node, Mapping):
-        return all(map(are_trusted, node.values()))
-    if isinstance(node, list):
-        return all(map(are_trusted, node))
-    return isinstance(node, Given) and node.is_trusted
 
 
 def over(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:

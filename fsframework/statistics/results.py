@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fsframework.records import RunRecord
 from fsframework.values import Arms, Contrast, Outcomes
 
-__all__ = [
-    "MethodResult",
-    "cautions_of",
-]
+__all__ = ["MethodResult"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,33 +58,3 @@ class MethodResult:
             return self.task_set or digest
         tasks = self.arms[arm]
         return f"{tasks.sampler} {tasks.n_way}-way {tasks.n_shot}-shot {digest}"
-
-
-def cautions_of(records: Mapping[str, Sequence[RunRecord]]) -> dict[str, tuple[str, ...]]:
-    """Return by label what to print under a table of runs.
-
-    That is their own cautions; that nothing was trained, where others are of trained weights; and
-    where they were computed with different numbers of PyTorch threads and anything was trained,
-    these numbers: sums of floating-point numbers depend on how they are split among threads, and a
-    training amplifies the difference.
-
-    Args:
-        records: of the runs of each label.
-    """
-    every = [record for own in records.values() for record in own]
-    threads = {record.environment.threads for record in every} - {0}
-    differ = len(threads) > 1 and any(record.training.history for record in every)
-    trained = any(record.data.seen for record in every)
-    found = {}
-    for label, own in records.items():
-        said = [caution for record in own for caution in record.cautions]
-        if trained and any(record.method and not record.data.seen for record in own):
-            said.append("nothing was trained or loaded; other methods here have trained weights")
-        said += [
-            f"computed with {n} PyTorch thread{'s' if n > 1 else ''}; other numbers of threads "
-            "train slightly different weights"
-            for n in (record.environment.threads for record in own)
-            if n and differ
-        ]
-        found[label] = tuple(dict.fromkeys(said))
-    return found

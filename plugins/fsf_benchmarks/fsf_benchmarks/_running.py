@@ -26,7 +26,7 @@ from fsf_statistics import ComparedHeadline, HeadlineRow, headline_of_runs, meth
 from fsf_tools.grids import Override, read_overrides
 from fsf_tools.sweeps import Planned, Result, check_options, planned_over, sweep_of
 from fsf_tools.workers import without_launcher
-from fsframework.api.components import Given, are_trusted, component
+from fsframework.api.components import Given, component
 from fsframework.api.experiments import (
     ALLOWANCES,
     Experiment,
@@ -358,7 +358,7 @@ def make_job(
         plugins,
         () if seeds is None else read_seeds(seeds),
         # The arguments of an experiment may be from a file, or from the record of a model.
-        trusted=are_trusted(given) and are_trusted(config) and not selection.models,
+        trusted=_are_trusted(given) and _are_trusted(config) and not selection.models,
     )
 
 
@@ -408,3 +408,12 @@ def run_benchmark(
 
 def _several(values: Any) -> Sequence[Any]:
     return tuple(values) if isinstance(values, (list, tuple)) else (values,)
+
+
+def _are_trusted(node: Any) -> bool:
+    """Return whether all leaves of a tree may set options that reach out of the machine."""
+    if isinstance(node, Mapping):
+        return all(map(_are_trusted, node.values()))
+    if isinstance(node, list):
+        return all(map(_are_trusted, node))
+    return isinstance(node, Given) and node.is_trusted

@@ -16,6 +16,7 @@ import fsframework as fsf
 from fsf_reports.values import Quantity
 from fsf_statistics import (
     ComparedHeadline,
+    cautions_of,
     collect_results,
     facts_of,
     finished_of,
@@ -35,7 +36,7 @@ from fsframework.statistics.estimators import IntervalChoice
 from fsframework.statistics.facts import called
 from fsframework.statistics.facts import facts_of as facts_of_run
 from fsframework.statistics.measures import Measure
-from fsframework.statistics.results import MethodResult, cautions_of
+from fsframework.statistics.results import MethodResult
 from fsframework.statistics.task_values import estimates_of_methods, values_of
 from fsframework.values import Estimate, footnotes, label_in_arms
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fsf_statistics.accuracies import Reading, read_accuracies
     from fsf_statistics.bias_words import KeywordRow, Keywords, keywords
     from fsf_statistics.breakdowns import Breakdown, breakdown
+    from fsf_statistics.cautions import cautions_of
     from fsf_statistics.comparing import (
         Comparison,
         MeasureComparison,
@@ -88,6 +89,7 @@ __all__ = [
     "WorstGroups",
     "best_queries",
     "breakdown",
+    "cautions_of",
     "collect_results",
     "compare",
     "effective_robustness",
@@ -160,6 +162,7 @@ _HOME = {
     "WorstGroups": "worst",
     "best_queries": "planning",
     "breakdown": "breakdowns",
+    "cautions_of": "cautions",
     "collect_results": "given",
     "compare": "comparing",
     "effective_robustness": "robustness",

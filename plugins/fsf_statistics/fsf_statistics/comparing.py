@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fsf_statistics.adjusting import benjamini_hochberg, holm
+from fsf_statistics.cautions import cautions_of
 from fsf_statistics.equal_tasks import comparable, grouped_by_tasks, measures_named
 from fsf_statistics.estimating import statistics_of
 from fsf_statistics.given import Comparable, collect_results, finished_of
@@ -37,7 +38,7 @@ from fsframework.statistics.differences import (
 )
 from fsframework.statistics.estimators import Interval, IntervalChoice
 from fsframework.statistics.measures import DEFAULT_STATISTICS, Measure
-from fsframework.statistics.results import MethodResult, cautions_of
+from fsframework.statistics.results import MethodResult
 from fsframework.statistics.task_values import (
     TaskValues,
     estimate_from,

@@ -105,6 +105,7 @@ def labels_of(results: Sequence[MethodResult]) -> list[str]:
     Raises:
         OptionError: a result is given twice.
 
+    >>> from pathlib import Path
     >>> labels_of([MethodResult("ncc", {}, source=Path("a")), MethodResult("maml", {})])
     ['ncc', 'maml']
     """

@@ -18,6 +18,7 @@ from fsf_statistics._answers import (
 )
 from fsf_statistics._columns import Column, columns_of, main_of, robustness_of
 from fsf_statistics._headline_table import HeadlineEntry, HeadlineTable
+from fsf_statistics.cautions import cautions_of
 from fsf_statistics.comparing import letters_shown, letters_told
 from fsf_statistics.equal_tasks import labels_of
 from fsf_statistics.estimating import statistic_of_run, statistics_of
@@ -32,7 +33,7 @@ from fsframework.statistics.differences import ComparisonOptions
 from fsframework.statistics.estimators import Interval, IntervalChoice
 from fsframework.statistics.facts import called
 from fsframework.statistics.measures import DEFAULT_STATISTICS
-from fsframework.statistics.results import MethodResult, cautions_of
+from fsframework.statistics.results import MethodResult
 from fsframework.values import Estimate, footnotes, html_table
 
 __all__ = ["Column", "ComparedHeadline", "HeadlineRow", "headline", "headline_of_runs", "limits_of"]

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from fsf_statistics import cautions_of
 from fsf_tools.grids import (
     Axes,
     axes_of_table,
@@ -36,7 +37,6 @@ from fsframework.api.running import Run, Runs
 from fsframework.api.session import Session, open_session
 from fsframework.errors import OptionError, UnknownPlugin, argument
 from fsframework.statistics.facts import facts_of
-from fsframework.statistics.results import cautions_of
 from fsframework.values import footnotes, html_table, text_table
 
 if TYPE_CHECKING:

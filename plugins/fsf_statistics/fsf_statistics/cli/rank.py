@@ -183,8 +183,8 @@ def _of_runs(
     import numpy as np
 
     import fsframework as fsf
+    from fsf_statistics.cautions import cautions_of
     from fsf_statistics.ranking import RankedColumns
-    from fsframework.statistics.results import cautions_of
     from fsframework.values import footnotes
 
     runs = [fsf.load_run(source, runs_dir) for source in sources]
