@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +181,27 @@ def test_estimates_of_a_statistic_that_was_edited_since_are_named_and_made_anew(
     value = json.loads(again.stdout)["estimates"]["spread-biased"]["value"]
     assert value == pytest.approx(run.estimates["spread-biased"].value / 2)
     assert "the code of spread" not in fsf_process("runs", "show", run.name).stdout
+
+
+class Missing:
+    """Finds no module of ``fsf_statistics``, as where it is not installed."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        if name.partition(".")[0] == "fsf_statistics":
+            raise ModuleNotFoundError(name="fsf_statistics")
+
+
+@pytest.mark.usefixtures("install")
+@pytest.mark.parametrize("more", [("--interval", "bca"), ("--seeds", "0,1")], ids=" ".join)
+def test_what_a_missing_package_computes_is_refused_before_the_run(
+    fsf: Fsf, more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [one for one in sys.modules if one.partition(".")[0] == "fsf_statistics"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
+    asked = ("run", *FLAGS, "--method", "ncc", "--statistic", "spread", "--runs-dir", str(tmp_path))
+    done = fsf(*asked, *more)
+    assert done.returncode == 2, done.stdout
+    assert "pip install fsf-statistics" in done.stderr
+    assert not [*tmp_path.glob("*/run.json")]
+    assert fsf(*asked).returncode == 0
