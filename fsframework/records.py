@@ -516,7 +516,8 @@ class RunRecord:
         except VersionError as error:
             raise RecordVersionError(f"{path}: {error}") from None
         except (OSError, KeyError, AttributeError, TypeError, ValueError, FsfError) as error:
-            reason = getattr(error, "strerror", None) or error
+            reason = str(getattr(error, "strerror", None) or error)
+            reason = re.sub(r"`str` matching regex '.*?'( - |$)", r"a name\1", reason)
             raise RecordError(f"{path}: cannot be read ({reason})") from None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from fsframework.components.conversion import parameters
 from fsframework.components.installed import Plugin
 from fsframework.components.kinds import kind_of
-from fsframework.components.options import Given, value_of
+from fsframework.components.options import Given, layer, value_of
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import Component, resolve_component
 from fsframework.errors import OptionError, PluginError
@@ -57,10 +57,12 @@ def named(registry: Registry, kind: str, request: Any) -> Any:
     given = request if isinstance(request, Given) else Given(request, "call")
     value = given.value
     if isinstance(value, Mapping):
-        options = {key: _nested(registry, one) for key, one in value.items() if key != "name"}
+        origin = given.origin if isinstance(request, Given) else "given"
+        tree = layer(value, origin, trusted=given.trusted)
+        options = {key: _nested(registry, one) for key, one in tree.items() if key != "name"}
         if value.get("name") is None:
             return options
-        chosen = named(registry, kind, value["name"])
+        chosen = named(registry, kind, tree["name"])
         if not isinstance(chosen, Mapping):
             return {"name": chosen, **options}
         if options:

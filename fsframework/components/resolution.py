@@ -486,7 +486,8 @@ def _listed(raw: Any) -> list[Any]:
         return raw
     given = _as_given(raw)
     names = given.value if isinstance(given.value, list) else str(given.value).split(",")
-    return [dataclasses.replace(given, value=name.strip()) for name in names if name.strip()]
+    parts = (name.strip() if isinstance(name, str) else name for name in names)
+    return [layer(part, given.origin, trusted=given.trusted) for part in parts if part]
 
 
 def resolve_settings(

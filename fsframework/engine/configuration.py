@@ -266,12 +266,12 @@ def _named_statistics(registry: Registry, raw: Any) -> list[Any]:
     """Return a list of requests, one for each statistic."""
     options = dict(raw) if isinstance(raw, Mapping) else {"name": raw}
     given = options.pop("name", Given(DEFAULT_STATISTICS, "default"))
-    values, origin = (given.value, given.origin) if isinstance(given, Given) else (given, "call")
+    given = given if isinstance(given, Given) else Given(given, "call")
+    values = given.value
     found = []
     for value in values if isinstance(values, (list, tuple)) else [values]:
-        request = named(
-            registry, "statistic", value if isinstance(value, Given) else Given(value, origin)
-        )
+        own_value = value if isinstance(value, Given) else dataclasses.replace(given, value=value)
+        request = named(registry, "statistic", own_value)
         name = value_of(request)
         own = options.pop(name, {}) if isinstance(request, Given) else {}
         if not isinstance(own, Mapping):

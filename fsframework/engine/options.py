@@ -456,7 +456,7 @@ def written_out(request: Any, groups: Mapping[str, Any]) -> Any:
         seen.append(name)
         own = dict(request) if isinstance(request, Mapping) else {"name": request}
         options = {key: value for key, value in groups[name].items() if key != "like"}
-        own["name"] = dataclasses.replace(own["name"], value=value_of(groups[name]["like"]))
+        own["name"] = groups[name]["like"]  # with the origin of the file that says so
         request = over(own, options)
     return request
 

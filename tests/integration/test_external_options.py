@@ -40,6 +40,8 @@ NAMED_IN = {
 OF_SWEEPS = {
     "grid": '[grid]\nmethod = ["ncc", {short}]',
     "grid of tables": '[grid]\nmethod = [{{name="in-context-endpoint", url={url}, model="m"}}]',
+    "grid of stages": "method = 'ncc'\n[grid]\ntraining = [{{stages = [{{epochs = 1, method = "
+    "{{name='in-context-endpoint', model='m', url={url}}}}}]}}]",
     "overrides": "method = 'ncc'\n[[overrides]]\nshot = 1\n[overrides.set.method]\n"
     "{method}\nurl = {url}\n[grid]\nshot = [1, 2]",
     "space": "search = 'optuna'\ntrials = 1\n[space]\nmethod = ['ncc', {short}]",
@@ -82,6 +84,26 @@ def test_a_file_that_reaches_out_is_refused_before_anything_is_sent(
         f"allow_external = true\n{(tmp_path / 'theirs.toml').read_text()}"
     )
     assert fsf(command, "--config", "allowing.toml", *given).returncode == 2
+    assert not server.bodies
+
+
+@pytest.mark.parametrize("kind", ["method", "detector"])
+def test_a_group_of_a_file_is_that_of_the_file_also_if_the_command_line_names_it(
+    fsf: Fsf, tmp_path: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    name = "in-context-endpoint" if kind == "method" else "endpoint"
+    group = f'[{kind}.robust]\nlike = "{name}:{server.url}"\nmodel = "m"\n'
+    group += f'[{kind}.better]\nlike = "robust"\n'
+    (tmp_path / "run.toml").write_text(group)
+    (tmp_path / "grid.toml").write_text(f"{group}[grid]\nshot = [1, 2]")
+    for chosen in ("robust", "better"):
+        done = fsf("run", "--config", "run.toml", f"--{kind}", chosen, *SMALL)
+        assert (done.returncode, server.bodies) == (2, []), done.stderr
+        assert "--allow-external" in done.stderr
+    done = fsf("sweep", "--config", "grid.toml", f"--{kind}", "robust", *SMALL[:4], *SMALL[6:])
+    assert (done.returncode, server.bodies) == (2, []), done.stderr
+    monkeypatch.setenv(f"FSF_{kind.upper()}", "robust")
+    assert fsf("run", "--config", "run.toml", *SMALL).returncode == 2
     assert not server.bodies
 
 
@@ -167,6 +189,35 @@ class Uploading(FewShotMethod):
 
     def scores(self, support: Any, query: Any) -> Any:
         return -((query[:, :, None] - support.mean(dim=2)[:, None]) ** 2).sum(dim=-1)
+
+
+REPORTING = """
+from fsframework.interfaces import Statistic
+
+class Reporting(Statistic):
+    'A statistic that declares what it does.'
+
+    external = {"url": "numbers are sent there"}
+    argument = "url"
+
+    def __init__(self, *, url: str = "none") -> None:
+        self.url = url
+
+    def per_task(self, outcomes):
+        return outcomes.task_accuracy
+"""
+
+
+@pytest.mark.parametrize("given", ['{name = "reporting", url = "/x"}', '{name = "reporting:/x"}'])
+def test_a_list_of_statistics_is_that_of_its_file(tmp_path: Path, given: str) -> None:
+    (tmp_path / "reporting.py").write_text(REPORTING)
+    plugins = [tmp_path / "reporting.py"]
+    for number, listed in enumerate((f'["acc", {given}]', f"[{given}]")):
+        (tmp_path / f"{number}.toml").write_text(f"statistics = {listed}")
+        with pytest.raises(OptionError, match="numbers are sent there"):
+            fsf_api.describe(config=tmp_path / f"{number}.toml", plugins=plugins)
+    described = fsf_api.describe(statistics=["acc", "reporting:/x"], plugins=plugins)
+    assert described.options["statistics"][1]["url"] == "/x"
 
 
 def test_any_class_can_declare_such_options(tmp_path: Path) -> None:

@@ -272,7 +272,7 @@ def start_from(
     own, found = model.state_dict(), weights_from(source, model)
     for part in parts:
         if not any(_is_below(name, [part]) for key in found for name in (key, _name_in(own, key))):
-            tops = ", ".join(sorted({key.partition(".")[0] for key in found}))
+            tops = ", ".join(sorted({key.partition(".")[0] for key in found})) or "none at all"
             raise DataError(
                 f"training.init_parts {part}: {path} has no weights of this name; it has {tops}"
             )

@@ -358,7 +358,8 @@ def make_job(
         plugins,
         () if seeds is None else read_seeds(seeds),
         # The arguments of an experiment may be from a file, or from the record of a model.
-        trusted=_are_trusted(given) and _are_trusted(config) and not selection.models,
+        trusted=not selection.models
+        and all(_are_trusted(tree[kind]) for tree in (given, config) for kind in {*tree} & _KINDS),
     )
 
 
@@ -408,6 +409,10 @@ def run_benchmark(
 
 def _several(values: Any) -> Sequence[Any]:
     return tuple(values) if isinstance(values, (list, tuple)) else (values,)
+
+
+_KINDS = {*AXES, "sampler", "like"}
+"""Options whose values become arguments of experiments."""
 
 
 def _are_trusted(node: Any) -> bool:

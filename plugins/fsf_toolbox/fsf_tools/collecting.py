@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,11 +26,12 @@ from fsframework.api.imports import RunRecord
 from fsframework.api.running import load_runs, packaged_runs
 from fsframework.api.session import Session, open_session
 from fsframework.errors import DataError, FsfError
-from fsframework.values import Estimate, atomic_write
+from fsframework.values import Estimate, atomic_write, read_file
 
 __all__ = ["add_results", "check_result"]
 
 _SUBMIT = "SUBMIT.md"
+_MOST_ADVICE = 1 << 20
 _SHAPE = ("n_way", "n_shot", "n_query", "sampler", "seed")
 _ROUNDED = ("guessing", "seed_deviation")
 """Parts of an estimate that are computed, and so may differ in the last digit."""
@@ -72,6 +74,7 @@ def add_results(
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder}: is a file; give a folder, or one that is to be made")
     submit, before = folder / _SUBMIT, _how_to_submit(folder)
+    written = _read_submit(submit)
     found: dict[str, str] = {}
     for run in _opened(runs, runs_dir):
         if isinstance(run, _Unread):
@@ -84,10 +87,22 @@ def add_results(
         except FsfError as error:
             why = str(error) if str(run.folder) in str(error) else f"{run.folder}: {error}"
         found[name] = why
-    untouched = not submit.exists() or submit.read_bytes() == before.encode()
-    if untouched and not all(found.values()):
+    if written in (None, before.encode()) and not all(found.values()):
         atomic_write(submit, _how_to_submit(folder))
     return found
+
+
+def _read_submit(file: Path) -> bytes | None:
+    """Return what the file of advice holds, ``None`` if there is none.
+
+    Raises:
+        DataError: it is a link, no regular file, or larger than any advice.
+    """
+    check_no_links(file)
+    try:
+        return read_file(file, _MOST_ADVICE) if os.path.lexists(file) else None
+    except OSError as error:
+        raise DataError(f"{file}: {error.strerror}") from None
 
 
 class _Unread(NamedTuple):
@@ -182,7 +197,8 @@ def check_result(run: fsf.Run, session: Session) -> None:
         for arm in record.arms
         for place in (record.tasks_file, record.outcomes_file)
     ]
-    check_no_links(folder, *own, record.images_file(folder), record.words_file(folder))
+    others = (record.images_file(folder), record.words_file(folder), folder / "run.json")
+    check_no_links(folder, *own, *others)
     _check_tasks(run)
     _check_named_tasks(run)
     _check_estimates(run, session)

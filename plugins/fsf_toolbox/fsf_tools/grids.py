@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fsframework.api.components import Given, kind_of, layer
+from fsframework.api.components import Given, kind_of
 from fsframework.api.experiments import given_tree
 from fsframework.errors import OptionError, argument, close_matches
 
@@ -92,13 +92,11 @@ def axis_tree(values: Mapping[str, Any]) -> dict[str, Any]:
 def _of_grid(node: Any) -> Any:
     if isinstance(node, Given):
         return replace(node, origin=_GRID, trusted=node.is_trusted)
-    if isinstance(node, Mapping) and any(map(_has_origin, node.values())):
+    if isinstance(node, Mapping):
         return {key: _of_grid(value) for key, value in node.items()}
-    return layer(plain_tree(node), _GRID, trusted=True)
-
-
-def _has_origin(node: Any) -> bool:
-    return isinstance(node, (Given, Mapping))
+    if isinstance(node, list) and node and all(isinstance(value, Mapping) for value in node):
+        return [_of_grid(value) for value in node]
+    return Given(node, _GRID, trusted=True)
 
 
 def _leaves_of(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:

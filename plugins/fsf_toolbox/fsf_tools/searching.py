@@ -562,5 +562,6 @@ def _study_of(
     told = [options.searcher.to_json(), space.given, options.objective]
     key = digest_of("search", canonical(told), key_of_experiment(experiment, data))[:24]
     tree = merged(given_tree({"split": VALIDATION}, "search"), *layers)
-    searcher = given_tree({"search": options.searcher.to_json()}, "search")["search"]
+    # Its options were checked when it was asked for.
+    searcher = given_tree({"search": options.searcher.to_json()}, "search", trusted=True)["search"]
     return _Study(key, searcher, space, options.objective, tree)

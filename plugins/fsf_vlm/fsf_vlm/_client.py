@@ -41,6 +41,7 @@ _HEADERS = {
     "x-stainless-raw-response",  # the library's own: it asks for the response with its headers
 }
 """Headers that any other host gets: none that the library takes from the environment."""
+_MOST_ADDRESS = 2048
 _MOST_BYTES = 1 << 24
 """Size of a response."""
 _PLACEHOLDER = "none"
@@ -348,7 +349,7 @@ class Client:
             logprobs = (choice.logprobs and choice.logprobs.content) or ()
             top = tuple({t.token: t.logprob for t in token.top_logprobs} for token in logprobs)
             answer = checked_answer(Answer(content, *tokens, top))
-        except (AttributeError, IndexError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise _NotTheProtocol(error if isinstance(error, InvalidAnswer) else "") from None
         self._used["requests"] += 1
         self._used["retries"] += raw.retries_taken
@@ -396,18 +397,27 @@ class Client:
 
 
 def _checked_url(url: str) -> str:
-    parts = urlsplit(url)
-    sound = url.isprintable() and re.fullmatch(r"[a-z0-9.:-]+", parts.hostname or "")
-    if parts.scheme not in ("http", "https") or not sound:
+    host = r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?"
+    # What two readers could take for two hosts is the address of none.
+    sound = re.fullmatch(rf"https?://([^\s/@?#\\]*@)?{host}(/[!-~]*)?([?#][!-~]*)?", url)
+    if not sound or len(url) > _MOST_ADDRESS or not _has_port(url):
         raise OptionError(
             f"url must be the address of an endpoint, such as http://localhost:8000/v1, not {url!r}"
         )
+    parts = urlsplit(url)
     if parts.username or parts.password or parts.query or parts.fragment:
         raise OptionError(
             "url must contain neither a password nor a query, because it is written into records; "
             "put the key into the environment variable that key_from names"
         )
     return url.rstrip("/")
+
+
+def _has_port(url: str) -> bool:
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
 
 
 class _NotTheProtocol(Exception):

@@ -239,7 +239,11 @@ class TestFailures:
             client(server, attempts=1, timeout=0.05).ask(questions(images[:1]))
 
     @pytest.mark.parametrize(
-        "reply", [{"hello": 1}, {"choices": []}, ["a"], "page", b"<html>", b""]
+        "reply",
+        [
+            *({"hello": 1}, {"choices": []}, {"choices": {}}, {"choices": {"0": {}}}, ["a"]),
+            *("page", b"<html>", b"", b"[" * 100_000),
+        ],
     )
     def test_of_a_server_with_another_protocol(
         self, images: Sequence[UInt8Array], reply: Any
@@ -328,7 +332,12 @@ class TestSecrets:
         assert not len(AnswerStore(server.url, "tiny", tmp_path).refreshed())
 
     @pytest.mark.parametrize(
-        "url", ["http://evil.invalid\\.api.openai.com/v1", "http://a b/v1", "https://ä.invalid/"]
+        "url",
+        [
+            *("http://evil.invalid\\.api.openai.com/v1", "http://a b/v1", "https://ä.invalid/"),
+            *("http://localhost:99999/v1", "http://localhost:abc/v1", "http://[::1", " http://a/"),
+            *("http://127.0.0.1:80\\.far.invalid/v1", f"http://a/{'x' * 3000}"),
+        ],
     )
     def test_an_address_that_two_readers_may_read_differently_is_refused(self, url: str) -> None:
         with pytest.raises(OptionError, match="url must be the address"):

@@ -26,7 +26,12 @@ class Submission(Section):
         file = next(iter(folders)) / _FILE
         if len(folders) > 1 or not file.is_file() or file.is_symlink():
             return
-        for part in read_file(file, _MOST_BYTES).decode("utf-8", "replace").split("\n\n"):
+        try:
+            text = read_file(file, _MOST_BYTES).decode("utf-8", "replace")
+        except OSError as error:
+            yield Text((f"{_FILE}: {error.strerror}",))
+            return
+        for part in text.split("\n\n"):
             if part.startswith("    "):
                 yield Listing("", "\n".join(line.strip() for line in part.splitlines()), "shell")
             elif part.strip():
