@@ -103,9 +103,7 @@ def test_a_named_group_is_its_options_written_out(write: Any) -> None:
     assert told(file)[0] == told(write(out='[method]\nname = "r2d2"\ninitial_alpha = 20.0\n'))[0]
     values, origins = told(file, method="steeper", dataset={"name": "small", "size": 24})
     assert (values["method"]["name"], values["method"]["initial_alpha"]) == ("r2d2", 40.0)
-    assert (origins["method"]["name"], origins["method"]["initial_alpha"]) == (
-        *("call", "groups.toml"),
-    )
+    assert origins["method"]["name"] == origins["method"]["initial_alpha"] == "groups.toml"
     assert [values["dataset"][name] for name in ("name", "n_per_class", "size")] == [
         *("planted", 8, 24),
     ]
