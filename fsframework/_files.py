@@ -152,12 +152,12 @@ def save_sealed(path: Path, save: Callable[[Path], None]) -> None:
     Raises:
         FsfError: the file cannot be written.
     """
+    for place in (path, _digest_file(path)):
+        if os.path.lexists(place) and not is_ordinary(place):
+            discard(place)
     with atomic_path(path) as temporary:
         save(temporary)
         digests = [_digest(temporary, path), *_known_digests(path)[:1]]
-        for one in (path, _digest_file(path)):
-            if not is_ordinary(one):
-                discard(one)
         atomic_write(_digest_file(path), "\n".join(digests))
 
 

@@ -46,7 +46,7 @@ class Printed:
     def write(self, text: str | bytes) -> int:
         """Write text, printable; click writes bytes too where there is no other way."""
         if isinstance(text, bytes):
-            text = text.decode()
+            text = text.decode(self.steered.encoding or "utf-8", "replace")
         start = text.startswith("\r")
         self.steered.write(text[:start] + printable(text[start:]))
         return len(text)
