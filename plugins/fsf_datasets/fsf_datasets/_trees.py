@@ -44,6 +44,7 @@ __all__ = [
     "ZipTree",
     "images_of",
     "open_tree",
+    "walk_files",
 ]
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".rar", ".7z", ".gz")
@@ -209,30 +210,9 @@ class FolderTree(Tree):
         self._written: dict[str, str] = {}
         self._listings: dict[str, dict[str, list[str]]] = {}
         folders: set[str] = set()
-        found = list(self._walk(folders)) if walk else []
+        found = list(walk_files(root, folders)) if walk else []
         self.names = self._in_one_form(found)
         self.folders = frozenset(self._in_one_form(folders))
-
-    def _walk(self, folders: set[str]) -> Iterator[str]:
-        """Yield each file; links are followed unless they lead back to a folder above."""
-        waiting: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", ())]
-        visits: Counter[tuple[int, int]] = Counter()
-        while waiting:
-            above, real_above = waiting.pop()
-            folder = os.path.join(self.root, above)  # noqa: PTH118 - a Path would cost seconds
-            real = _identity(folder)
-            if real in real_above:
-                continue
-            visits[real] += 1
-            if visits[real] > _MOST_VISITS:
-                raise DataError(f"{folder}: more than {_MOST_VISITS} links lead to this folder")
-            for entry in _entries(folder):
-                name = f"{above}/{entry.name}" if above else entry.name
-                if _is_folder(entry):
-                    folders.add(name)
-                    waiting.append((name, (*real_above, real)))
-                else:
-                    yield name
 
     def _in_one_form(self, found: Iterable[str]) -> tuple[str, ...]:
         names: set[str] = set()
@@ -312,6 +292,40 @@ class FolderTree(Tree):
     def local(self, name: str) -> Path | None:
         """Return the path of a file."""
         return Path(self._path(name))
+
+
+def walk_files(root: Path, folders: set[str]) -> Iterator[str]:
+    """Yield each file below a folder, as the disk spells its name relative to the folder.
+
+    Hidden files and what systems leave are left out. Links are followed unless they lead back to a
+    folder above.
+
+    Args:
+        root: the folder.
+        folders: receives the name of each folder below it.
+
+    Raises:
+        DataError: a folder cannot be read, or more than 100 links lead to it.
+    """
+    waiting: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", ())]
+    visits: Counter[tuple[int, int]] = Counter()
+    while waiting:
+        above, real_above = waiting.pop()
+        folder = os.path.join(root, above)  # noqa: PTH118 - a Path would cost seconds
+        real = _identity(folder)
+        if real in real_above:
+            continue
+        if above:
+            folders.add(above)
+        visits[real] += 1
+        if visits[real] > _MOST_VISITS:
+            raise DataError(f"{folder}: more than {_MOST_VISITS} links lead to this folder")
+        for entry in _entries(folder):
+            name = f"{above}/{entry.name}" if above else entry.name
+            if _is_folder(entry):
+                waiting.append((name, (*real_above, real)))
+            else:
+                yield name
 
 
 def _identity(folder: str) -> tuple[int, int]:

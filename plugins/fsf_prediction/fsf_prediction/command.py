@@ -34,7 +34,7 @@ _RUNNERS_UP = 2
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="Folder with one sub-folder of images per class.",
+    help="Folder (or .zip) with one sub-folder of images per class.",
 )
 @shared("model", "method")
 @click.option(

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-import unicodedata
+import os
+import posixpath
+import re
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsf_datasets.file_names import is_image, is_leftover, is_unread_image, natural
+from fsf_datasets.file_names import ending, is_image, is_leftover, is_unread_image, natural
+from fsf_datasets.image_files import (
+    FolderTree,
+    ImageFiles,
+    images_of,
+    label_fault,
+    open_tree,
+    split_of_name,
+    walk_files,
+)
 from fsframework.errors import DataError, OptionError
 
-__all__ = ["SupportFiles", "count_unread", "find_queries", "find_support", "place_of"]
+__all__ = ["QueryFiles", "SupportFiles", "find_queries", "find_support"]
 
 
 @dataclass(frozen=True)
@@ -18,105 +30,129 @@ class SupportFiles:
     """Labelled images.
 
     Args:
-        classes: the files of each class, by its name.
-        loose: number of images outside the class folders, which are not used.
+        images: the images of all classes.
+        classes: the rows of each class, by its name.
+        notes: what a reader must know about the folder.
     """
 
-    classes: Mapping[str, tuple[Path, ...]]
-    loose: int = 0
+    images: ImageFiles
+    classes: Mapping[str, Sequence[int]]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class QueryFiles:
+    """Images to classify, and what a reader must know about their folders."""
+
+    images: ImageFiles
+    notes: tuple[str, ...] = ()
 
 
 def find_support(folder: Path) -> SupportFiles:
     """Find the images of each class: those in each sub-folder, at any depth.
 
-    A folder that contains only another folder, as in some archives, is skipped.
+    Folders that contain everything else, as in some archives, are skipped.
+
+    Args:
+        folder: a folder or ``.zip`` archive, read like the data set ``folder``.
 
     Raises:
-        DataError: the folder does not exist, has fewer than two classes, or a class has no image.
+        DataError: the folder does not exist or cannot be read, has fewer than two classes or those
+            of splits, or a class has no image or a name that is no label.
     """
-    if not folder.is_dir():
-        raise DataError(f"--support {folder}: no such folder")
-    inner = folder
-    while not _images_in(inner) and len(_folders(inner)) == 1:
-        (only,) = _folders(inner)
-        if not _folders(only):
-            break
-        inner = only
-    found = {
-        unicodedata.normalize("NFC", sub.name): tuple(_images_below(sub)) for sub in _folders(inner)
-    }
-    if len(found) < 2:
+    try:
+        return _support_in(folder)
+    except DataError as error:
+        raise DataError(f"--support {error}") from None
+
+
+def _support_in(folder: Path) -> SupportFiles:
+    tree = open_tree(folder)
+    images = images_of(tree)
+    innermost = tree.folders - set(map(posixpath.dirname, tree.folders))
+    top = posixpath.commonpath(innermost.union(map(posixpath.dirname, images)))
+    start = len(posixpath.join(top, ""))
+    below = (name[start:] for name in tree.folders if len(name) > start)
+    names = sorted({name.partition("/")[0] for name in below}, key=natural)
+    classes: dict[str, list[int]] = {name: [] for name in names}
+    loose: list[int] = []
+    for row, image in enumerate(images):
+        name, separator, _ = image[start:].partition("/")
+        (classes[name] if separator else loose).append(row)
+    if len(names) < 2:
         raise DataError(
-            f"--support {folder}: needs at least two classes, each a sub-folder with images, such "
-            f"as {folder}/cat/1.jpg; it has {len(found)}"
+            f"{folder}: needs at least two classes, each a sub-folder with images, such as "
+            f"{folder}/cat/1.jpg; {folder / top} has {len(names)}"
         )
-    empty = [name for name, files in found.items() if not files]
-    if empty:
-        raise DataError(f"--support {folder}: no image in {', '.join(map(repr, empty[:3]))}")
-    return SupportFiles(found, len(_images_in(inner)))
+    if all(map(split_of_name, names)):
+        raise DataError(
+            f"{folder}: {' and '.join(map(repr, names))} are splits, not classes; give one of "
+            f"them, such as {folder / top / names[0]}"
+        )
+    for name, rows in classes.items():
+        if not rows:
+            raise DataError(f"{folder}: no image in {name!r}")
+        if why := label_fault(name):
+            raise DataError(f"{folder}: the name of the class {reprlib.repr(name)} {why}")
+    notes = [*_unread_note(folder, tree.names)]
+    if top:
+        notes.append(f"the classes are the folders in {folder / top}")
+    if loose:
+        notes.append(
+            "not used, since they are not in a class folder: "
+            f"{len(loose)} {'image' if len(loose) == 1 else 'images'}"
+        )
+    return SupportFiles(ImageFiles(tree, images), classes, tuple(notes))
 
 
-def find_queries(given: Sequence[str]) -> tuple[Path, ...]:
-    """Return the files that names, folders (at any depth) and patterns refer to, each once.
+def find_queries(arguments: Sequence[str]) -> QueryFiles:
+    """Find the files that names, folders (at any depth) and patterns refer to, each once.
 
     Raises:
-        DataError: a file does not exist, a folder has no image, or no file matches a pattern.
+        DataError: a file does not exist, its name is not Unicode, a folder cannot be read or has no
+            image, or no file matches a pattern.
         OptionError: nothing is given.
     """
-    found: list[Path] = []
-    for one in given:
-        path = Path(one).expanduser()
-        if path.is_dir():
-            files = list(_images_below(path))
-            if not files:
-                raise DataError(f"{one}: no image in this folder")
-            found += files
-        elif path.exists():
-            found.append(path)
-        elif matches := _matching(path):
-            found += matches
-        else:
-            raise DataError(f"{one}: no such file")
-    if not found:
+    files: dict[Path, str] = {}
+    notes: list[str] = []
+    for argument in arguments:
+        # Methods of Path raise errors for names that are too long and users that do not exist.
+        path = Path(os.path.expanduser(argument))  # noqa: PTH111
+        matches = [path] if os.path.lexists(path) else _matching(path)
+        if not matches:
+            raise DataError(f"{argument}: no such file")
+        for match in matches:
+            inside = [match]
+            if os.path.isdir(match):  # noqa: PTH112
+                names = sorted(walk_files(match, set()), key=natural)
+                inside = [match / name for name in names if is_image(name)]
+                notes += _unread_note(match, names)
+                if not inside:
+                    raise DataError(f"{match}: no image in this folder")
+            for file in inside:
+                if re.search("[\ud800-\udfff]", str(file)):
+                    raise DataError(f"{str(file)!a}: the name of a file must be Unicode")
+                files.setdefault(file.absolute(), str(file))
+    if not files:
         raise OptionError("name the images to classify: files, folders or both")
-    unique: dict[str, Path] = {}
-    for file in found:
-        unique.setdefault(place_of(file), file)
-    return tuple(unique.values())
+    tree = FolderTree(Path(), walk=False)
+    return QueryFiles(ImageFiles(tree, tuple(files.values())), tuple(notes))
 
 
-def count_unread(files: Iterable[Path]) -> int:
-    """Return the number of images beside some files that are in formats that are not read."""
-    folders = {file.parent for file in files}
-    return sum(is_unread_image(other.name) for folder in folders for other in folder.iterdir())
-
-
-def place_of(file: Path) -> str:
-    """Return the absolute location of a file, independent of how it was named."""
-    return str(file.absolute())
+def _unread_note(folder: Path, names: Iterable[str]) -> Iterator[str]:
+    if unread := sum(is_unread_image(name) or not ending(name) for name in names):
+        yield (
+            f"not used: {unread} beside the images in {folder}, in formats that are not read or "
+            "without an extension"
+        )
 
 
 def _matching(pattern: Path) -> list[Path]:
-    """Return the files that match a pattern that the shell did not expand."""
+    """Return the files and folders that match a pattern that the shell did not expand."""
     root = Path(pattern.anchor)
     try:
-        matches = [m for m in root.glob(str(pattern.relative_to(root))) if m.is_file()]
-    except (ValueError, NotImplementedError):  # not a pattern
+        matches = list(root.glob(str(pattern.relative_to(root))))
+    except (ValueError, OSError, RuntimeError):  # not a pattern
         return []
+    matches = [match for match in matches if not is_leftover(match.name)]
     return sorted(matches, key=lambda match: natural(str(match)))
-
-
-def _folders(folder: Path) -> list[Path]:
-    inner = (f for f in folder.iterdir() if f.is_dir() and not is_leftover(f.name))
-    return sorted(inner, key=lambda f: natural(f.name))
-
-
-def _images_in(folder: Path) -> list[Path]:
-    inner = (f for f in folder.iterdir() if f.is_file() and not is_leftover(f.name))
-    return sorted((f for f in inner if is_image(f.name)), key=lambda f: natural(f.name))
-
-
-def _images_below(folder: Path) -> Iterator[Path]:
-    yield from _images_in(folder)
-    for inner in _folders(folder):
-        yield from _images_below(inner)

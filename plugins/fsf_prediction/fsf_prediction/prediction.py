@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import math
-import tempfile
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-import fsframework as fsf
-from fsf_prediction.files import SupportFiles, count_unread, find_queries, find_support, place_of
+from fsf_prediction.files import QueryFiles, SupportFiles, find_queries, find_support
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.models import Model, model_of
 from fsframework.api.session import Session, open_session
@@ -134,7 +132,7 @@ def draws_of(sizes: Sequence[int], seed: int) -> list[list[IntArray]]:
 
 
 def predict(
-    files: Sequence[str | Path],
+    files: str | Path | Sequence[str | Path],
     support: str | Path,
     *,
     config: str | Path | Mapping[str, Any] | None = None,
@@ -146,7 +144,7 @@ def predict(
     """Classify images from a few examples per class, as ``fsf predict`` does.
 
     Args:
-        files: images, folders of images, and patterns.
+        files: images, folders of images, and patterns, or one of them.
         support: folder with one sub-folder of images per class.
         config: a TOML file, or a mapping of the same shape; other arguments take precedence.
         plugins: Python files whose plugin classes are loaded too.
@@ -160,13 +158,14 @@ def predict(
         DataError: a file does not exist or cannot be read.
     """
     session = open_session(cache_dir=cache_dir, plugins=plugins, progress=progress)
-    queries = find_queries([str(file) for file in files])
+    several = [files] if isinstance(files, (str, bytes, os.PathLike)) else files
+    queries = find_queries([os.fsdecode(file) for file in several])
     tree = tree_of_call(arguments, config)
     return predict_files(tree, session, find_support(Path(support)), queries)
 
 
 def predict_files(
-    tree: Mapping[str, Any], session: Session, support: SupportFiles, queries: Sequence[Path]
+    tree: Mapping[str, Any], session: Session, support: SupportFiles, queries: QueryFiles
 ) -> Predictions:
     """Predict the class of every query.
 
@@ -179,7 +178,8 @@ def predict_files(
     Raises:
         OptionError: an option does not apply to a prediction, or the method has another fixed
             number of classes.
-        DataError: an image cannot be read, and ``broken`` is not ``skip``.
+        DataError: an image cannot be read, and ``broken`` is not ``skip``, or no image to classify
+            or none of a class can be read.
     """
     _check_keys(tree)
     untrained = {} if "model" in tree else {"recipe": "none", "training": {"epochs": 0}}
@@ -191,50 +191,49 @@ def predict_files(
             f"{model.name} needs the words of the support images, and a prediction has none; use "
             "another method"
         )
-    labelled = [file for files in support.classes.values() for file in files]
-    files = {place_of(file): file for file in (*labelled, *queries)}
-    rows = {place: row for row, place in enumerate(files)}
-    with tempfile.TemporaryDirectory(prefix="fsf-predict-") as folder:
-        table = _write_table(Path(folder) / "images.csv", list(files))
-        images = _Images(
-            fsf.dataset("csv", path=table), model, experiment.options, list(files.values())
-        )
-        with session.reporter.stage("images", len(labelled) + len(queries)) as advance:
-            shown = []
-            for name, of_class in support.classes.items():
-                items, kept = images.embedded([rows[place_of(f)] for f in of_class])
-                if not kept:
-                    raise DataError(f"no image of the class {name!r} can be read")
-                shown.append(items)
-                advance(len(of_class))
-            seed = int(experiment.options["task_seed"])
-            draws = draws_of([len(items) for items in shown], seed)
-            supports = [
-                np.stack([items[index] for items, index in zip(shown, draw, strict=True)])
-                for draw in draws
-            ]
-            names = tuple(support.classes)
-            kept, found = [], [np.empty((0, len(shown)))]
-            for block in _blocks(len(queries), model):
-                items, good = images.embedded([rows[place_of(queries[i])] for i in block])
-                if good:
-                    kept += [block[i] for i in good]
-                    scored = [_probabilities(model, s, items, names) for s in supports]
-                    found.append(np.mean(scored, 0))
-                advance(len(block))
+    labelled = _Images(support.images, model, experiment.options)
+    unlabelled = _Images(queries.images, model, experiment.options)
+    count = len(queries.images.paths)
+    with session.reporter.stage("images", len(support.images.paths) + count) as advance:
+        shown = []
+        for name, rows in support.classes.items():
+            items, kept = labelled.embedded(rows)
+            if not kept:
+                raise DataError(f"no image of the class {name!r} can be read")
+            shown.append(items)
+            advance(len(rows))
+        seed = int(experiment.options["task_seed"])
+        draws = draws_of([len(items) for items in shown], seed)
+        supports = [
+            np.stack([items[index] for items, index in zip(shown, draw, strict=True)])
+            for draw in draws
+        ]
+        names = tuple(support.classes)
+        kept, found = [], []
+        for block in _blocks(count, model):
+            items, good = unlabelled.embedded(block)
+            if good:
+                kept += [block[i] for i in good]
+                scored = [_probabilities(model, s, items, names) for s in supports]
+                found.append(np.mean(scored, 0))
+            advance(len(block))
+    if not kept:
+        raise DataError(f"no image to classify can be read: {unlabelled.broken[0]}")
     sizes = dict(zip(support.classes, map(len, shown), strict=True))
     return Predictions(
         classes=names,
-        files=tuple(queries[place] for place in kept),
+        files=tuple(queries.images.paths[row] for row in kept),
         probabilities=np.concatenate(found),
         model=model,
         seed=seed,
         shot=min(sizes.values()),
         draws=len(draws),
-        broken=tuple(images.broken),
+        broken=(*labelled.broken, *unlabelled.broken),
         notes=(
             *_model_notes(model),
-            *_file_notes(support, queries),
+            *_overlap_note(support.images.paths, queries.images.paths),
+            *support.notes,
+            *queries.notes,
             *_support_notes(sizes, len(draws)),
         ),
     )
@@ -255,19 +254,6 @@ def _check_keys(tree: Mapping[str, Any]) -> None:
         )
 
 
-def _write_table(path: Path, files: Sequence[str]) -> Path:
-    """Write the files as a table that the data set ``csv`` reads."""
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["path", "label", "split"])
-            writer.writerows([one, "image", "test"] for one in files)
-    except UnicodeEncodeError:
-        bad = next(one for one in files if not one.isprintable())
-        raise DataError(f"{bad!a}: the name of a file must be Unicode") from None
-    return path
-
-
 def _blocks(count: int, model: Model) -> Iterator[range]:
     """Yield the queries that a method is shown together, block by block."""
     method = model.network.method
@@ -283,7 +269,6 @@ class _Images:
     dataset: Dataset
     model: Model
     options: Mapping[str, Any]
-    files: Sequence[Path]
     broken: list[str] = field(default_factory=list)
 
     def embedded(self, rows: Sequence[int]) -> tuple[Items, list[int]]:
@@ -310,11 +295,9 @@ class _Images:
                 parts.append(self._read([row]))
                 good.append(place)
             except DataError as error:
-                # The user knows the file, not the table that was made from the files.
-                sentence = f"{self.files[row]}: {error.reason or error}"
                 if self.options["broken"] == "fatal":
-                    raise DataError(f"{sentence}; --broken skip leaves such images out") from None
-                self.broken.append(sentence)
+                    raise DataError(f"{error}; --broken skip leaves such images out") from None
+                self.broken.append(str(error))
         return np.concatenate(parts), good
 
     def _read(self, rows: Sequence[int]) -> UInt8Array:
@@ -353,20 +336,11 @@ def _model_notes(model: Model) -> Iterator[str]:
         )
 
 
-def _file_notes(support: SupportFiles, queries: Sequence[Path]) -> Iterator[str]:
-    labelled = {place_of(file) for files in support.classes.values() for file in files}
-    if both := sum(place_of(file) in labelled for file in queries):
+def _overlap_note(support: Sequence[Path], queries: Sequence[Path]) -> Iterator[str]:
+    labelled = set(map(os.path.realpath, support))
+    if both := sum(os.path.realpath(file) in labelled for file in queries):
         queries_are = "1 query is" if both == 1 else f"{both:,} queries are"
         yield f"{queries_are} also in the support, where the class is given"
-    if unread := count_unread(
-        [*queries, *(f for files in support.classes.values() for f in files)]
-    ):
-        yield f"not used: {unread} beside these images, in formats that are not read"
-    if support.loose:
-        yield (
-            "not used, since they are not in a class folder: "
-            f"{support.loose} {'image' if support.loose == 1 else 'images'}"
-        )
 
 
 def _support_notes(sizes: Mapping[str, int], draws: int) -> Iterator[str]:

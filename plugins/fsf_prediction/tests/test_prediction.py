@@ -153,6 +153,16 @@ def test_classes_are_sub_folders_and_queries_files_folders_and_patterns(
         (("few/z*.png", "--support", "few"), "no such file"),
         (("fe*/a/x.png", "--support", "few"), "no such file"),
         (("empty/dog", "--support", "few"), "no image in this folder"),
+        (("few/a", "--support", "splits"), "'test' and 'train' are splits"),
+        (("few/a", "--support", "missing"), "the class 'nan'"),
+        (("few/a", "--support", "forms"), "forms/caf"),
+        (("few/a", "--support", "x" * 300), "File name too long"),
+        (("x/" * 3000 + "*.png", "--support", "few"), "no such file"),
+        (("~nobody-of-this-name/1.png", "--support", "few"), "no such file"),
+        (("few/a", "--support", "links"), "links/a/1.png: no such file; --broken skip"),
+        (("links", "--support", "few"), "links/a/1.png: no such file; --broken skip"),
+        (("links/a/1*.png", "--support", "few"), "links/a/1.png: no such file; --broken skip"),
+        (("links/a", "--support", "few", "--broken", "skip"), "no image to classify can be read"),
         (("--support", "few"), "name the images to classify"),
         (("few/a", "--support", "few", "-o", "tasks=3"), "tasks does not apply to a prediction"),
         (("few/a", "--support", "few", "-o", "dataset=planted"), "dataset does not apply"),
@@ -166,6 +176,12 @@ def test_what_cannot_be_predicted(
     plain(tmp_path / "one", {"cat": 1})
     plain(tmp_path / "empty", {"cat": 1})
     (tmp_path / "empty/dog").mkdir()
+    plain(tmp_path / "splits", {"train/a": 1, "train/b": 1, "test/a": 1, "test/b": 1})
+    plain(tmp_path / "missing", {"cat": 1, "nan": 1})
+    plain(tmp_path / "forms", {"caf\u00e9": 1, "cafe\u0301": 1, "tea": 1})
+    plain(tmp_path / "links", {"b": 1})
+    (tmp_path / "links/a").mkdir()
+    (tmp_path / "links/a/1.png").symlink_to("annex/objects/1.png")
     done = fsf("predict", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert part in done.stderr
@@ -174,21 +190,39 @@ def test_what_cannot_be_predicted(
 def test_files_beside_the_images_are_left_out_or_counted(fsf: Fsf, tmp_path: Path) -> None:
     support = plain(tmp_path / "support", {"red": 2, "green": 2})
     left = save(np.zeros((SIZE, SIZE, 3)), support / "red" / "@eaDir" / "0.png" / "THUMB.png")
-    for name in ("1.HEIC", "Icon\r", "~$0.png"):
+    for name in ("1.HEIC", "IMG_1", "Icon\r", "~$0.png"):
         (support / "green" / name).write_bytes(b"")
     queries = [
-        save(np.zeros((4, 4, 3)), tmp_path / "new" / name) for name in ("l\nn.png", "#?.png")
+        save(np.zeros((4, 4, 3)), tmp_path / "new" / name)
+        for name in ("l\nn.png", "#?.png", "\u202e.png", "\x1b[1m.png", "\u00e9.png", "e\u0301.png")
     ]
     found = predicted(fsf, support, tmp_path / "new", method="ncc")
     assert {row["file"] for row in found["predictions"]} == set(map(str, queries))
     assert found["shot"] == 2, left
-    assert any("1 beside" in note for note in found["notes"])
+    assert any("2 beside" in note for note in found["notes"])
     dark = tmp_path / "new" / "dark.png"
     Image.fromarray(np.full((4, 4), 3000, np.uint16)).save(dark)
     done = fsf("predict", dark, "--support", support, "--method", "ncc", "--image-size", str(SIZE))
     assert done.returncode == 2
     assert "dark.png" in done.stderr
     assert "pixel_range" not in done.stderr
+
+
+@pytest.mark.parametrize("links", [("a/up",), ("a/up", "a/again", "b/up"), ("up",)])
+def test_links_back_add_no_images(fsf: Fsf, tmp_path: Path, links: tuple[str, ...]) -> None:
+    support = plain(tmp_path / "few", {"a": 2, "b": 2})
+    for link in links:
+        (support / link).symlink_to(support)
+    found = predicted(fsf, support, support, method="ncc")
+    assert (found["classes"], found["shot"], len(found["predictions"])) == (["a", "b"], 2, 4)
+
+
+def test_python_takes_one_path_and_folders_around_the_classes(tmp_path: Path) -> None:
+    support = plain(tmp_path / "few/outer/cat", {"day/1": 1, "day/2": 1, "night": 2})
+    query = support / "day/1/0.png"
+    found = predict(str(query), tmp_path / "few", method="ncc", image_size=SIZE, progress=False)
+    assert (found.classes, found.shot, found.files) == (("day", "night"), 2, (query,))
+    assert any(str(support) in note for note in found.notes)
 
 
 def test_a_broken_image_ends_it_or_is_left_out(fsf: Fsf, tmp_path: Path) -> None:
