@@ -12,8 +12,8 @@ from pathlib import Path
 
 from fsf_datasets.file_names import ending, is_image, is_leftover, is_unread_image, natural
 from fsf_datasets.image_files import (
-    FolderTree,
     ImageFiles,
+    counted,
     images_of,
     label_fault,
     open_tree,
@@ -22,7 +22,7 @@ from fsf_datasets.image_files import (
 )
 from fsframework.errors import DataError, OptionError
 
-__all__ = ["QueryFiles", "SupportFiles", "find_queries", "find_support"]
+__all__ = ["SupportFiles", "find_queries", "find_support"]
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,10 @@ class SupportFiles:
     Args:
         images: the images of all classes.
         classes: the rows of each class, by its name.
-        notes: what a reader must know about the folder.
     """
 
     images: ImageFiles
     classes: Mapping[str, Sequence[int]]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class QueryFiles:
-    """Images to classify, and what a reader must know about their folders."""
-
-    images: ImageFiles
-    notes: tuple[str, ...] = ()
 
 
 def find_support(folder: Path) -> SupportFiles:
@@ -69,25 +59,23 @@ def find_support(folder: Path) -> SupportFiles:
 def _support_in(folder: Path) -> SupportFiles:
     tree = open_tree(folder)
     images = images_of(tree)
-    innermost = tree.folders - set(map(posixpath.dirname, tree.folders))
-    top = posixpath.commonpath(innermost.union(map(posixpath.dirname, images)))
+    leaves = tree.folders - set(map(posixpath.dirname, tree.folders))
+    top = posixpath.commonpath(leaves.union(map(posixpath.dirname, images)))
     start = len(posixpath.join(top, ""))
-    below = (name[start:] for name in tree.folders if len(name) > start)
-    names = sorted({name.partition("/")[0] for name in below}, key=natural)
-    classes: dict[str, list[int]] = {name: [] for name in names}
-    loose: list[int] = []
-    for row, image in enumerate(images):
-        name, separator, _ = image[start:].partition("/")
-        (classes[name] if separator else loose).append(row)
-    if len(names) < 2:
+    labelled = [image for image in images if "/" in image[start:]]
+    names = {leaf[start:].partition("/")[0] for leaf in leaves} - {""}
+    classes: dict[str, list[int]] = {name: [] for name in sorted(names, key=natural)}
+    for row, image in enumerate(labelled):
+        classes[image[start:].partition("/")[0]].append(row)
+    if len(classes) < 2:
         raise DataError(
             f"{folder}: needs at least two classes, each a sub-folder with images, such as "
-            f"{folder}/cat/1.jpg; {folder / top} has {len(names)}"
+            f"{folder}/cat/1.jpg; {folder / top} has {len(classes)}"
         )
-    if all(map(split_of_name, names)):
+    if all(map(split_of_name, classes)):
         raise DataError(
-            f"{folder}: {' and '.join(map(repr, names))} are splits, not classes; give one of "
-            f"them, such as {folder / top / names[0]}"
+            f"{folder}: {' and '.join(map(repr, classes))} are splits, not classes; give one of "
+            f"them, such as {folder / top / min(classes)}"
         )
     for name, rows in classes.items():
         if not rows:
@@ -97,15 +85,12 @@ def _support_in(folder: Path) -> SupportFiles:
     notes = [*_unread_note(folder, tree.names)]
     if top:
         notes.append(f"the classes are the folders in {folder / top}")
-    if loose:
-        notes.append(
-            "not used, since they are not in a class folder: "
-            f"{len(loose)} {'image' if len(loose) == 1 else 'images'}"
-        )
-    return SupportFiles(ImageFiles(tree, images), classes, tuple(notes))
+    if loose := len(images) - len(labelled):
+        notes.append(f"not used, since they are not in a class folder: {counted(loose, 'image')}")
+    return SupportFiles(ImageFiles(labelled, tree, notes), classes)
 
 
-def find_queries(arguments: Sequence[str]) -> QueryFiles:
+def find_queries(arguments: Sequence[str]) -> ImageFiles:
     """Find the files that names, folders (at any depth) and patterns refer to, each once.
 
     Raises:
@@ -135,8 +120,7 @@ def find_queries(arguments: Sequence[str]) -> QueryFiles:
                 files.setdefault(file.absolute(), str(file))
     if not files:
         raise OptionError("name the images to classify: files, folders or both")
-    tree = FolderTree(Path(), walk=False)
-    return QueryFiles(ImageFiles(tree, tuple(files.values())), tuple(notes))
+    return ImageFiles(tuple(files.values()), notes=notes)
 
 
 def _unread_note(folder: Path, names: Iterable[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from fsf_prediction.files import QueryFiles, SupportFiles, find_queries, find_support
+from fsf_prediction.files import SupportFiles, find_queries, find_support
 from fsframework.api.experiments import resolved, tree_of_call
 from fsframework.api.models import Model, model_of
 from fsframework.api.session import Session, open_session
@@ -20,8 +20,8 @@ from fsframework.errors import DataError, OptionError, close_matches
 from fsframework.values import FloatArray, IntArray, UInt8Array
 
 if TYPE_CHECKING:
+    from fsf_datasets.image_files import ImageFiles
     from fsframework.api.arguments import Arguments
-    from fsframework.interfaces import Dataset
 
 __all__ = ["MOST_DRAWS", "Predictions", "draws_of", "predict", "predict_files"]
 
@@ -165,7 +165,7 @@ def predict(
 
 
 def predict_files(
-    tree: Mapping[str, Any], session: Session, support: SupportFiles, queries: QueryFiles
+    tree: Mapping[str, Any], session: Session, support: SupportFiles, queries: ImageFiles
 ) -> Predictions:
     """Predict the class of every query.
 
@@ -192,8 +192,8 @@ def predict_files(
             "another method"
         )
     labelled = _Images(support.images, model, experiment.options)
-    unlabelled = _Images(queries.images, model, experiment.options)
-    count = len(queries.images.paths)
+    unlabelled = _Images(queries, model, experiment.options)
+    count = len(queries.paths)
     with session.reporter.stage("images", len(support.images.paths) + count) as advance:
         shown = []
         for name, rows in support.classes.items():
@@ -222,7 +222,7 @@ def predict_files(
     sizes = dict(zip(support.classes, map(len, shown), strict=True))
     return Predictions(
         classes=names,
-        files=tuple(queries.images.paths[row] for row in kept),
+        files=tuple(queries.paths[row] for row in kept),
         probabilities=np.concatenate(found),
         model=model,
         seed=seed,
@@ -231,8 +231,8 @@ def predict_files(
         broken=(*labelled.broken, *unlabelled.broken),
         notes=(
             *_model_notes(model),
-            *_overlap_note(support.images.paths, queries.images.paths),
-            *support.notes,
+            *_overlap_note(support.images.paths, queries.paths),
+            *support.images.notes,
             *queries.notes,
             *_support_notes(sizes, len(draws)),
         ),
@@ -266,7 +266,7 @@ def _blocks(count: int, model: Model) -> Iterator[range]:
 class _Images:
     """Reads images by row, in batches, and embeds them; collects a sentence per broken image."""
 
-    dataset: Dataset
+    files: ImageFiles
     model: Model
     options: Mapping[str, Any]
     broken: list[str] = field(default_factory=list)
@@ -302,7 +302,7 @@ class _Images:
 
     def _read(self, rows: Sequence[int]) -> UInt8Array:
         scaled = self.options["decoding"] == "scaled"
-        read = self.dataset.scaled_images if scaled else self.dataset.images
+        read = self.files.scaled_images if scaled else self.files.images
         return read(rows, self.model.image_size, self.model.network.interpolation)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -239,8 +240,10 @@ def test_a_broken_image_ends_it_or_is_left_out(fsf: Fsf, tmp_path: Path) -> None
     assert classes(found) == ["a", "b"]
     assert len(found["broken"]) == 1
     (support / "a/1.png").write_bytes(b"no image")
+    (support / "b/annexed.png").symlink_to("nowhere")
+    os.mkfifo(support / "b/pipe.png")
     found = predicted(fsf, support, queries[0], broken="skip")
-    assert (found["shot"], len(found["broken"])) == (2, 1)
+    assert (found["shot"], len(found["broken"])) == (2, 3)
 
 
 def test_images_are_read_as_a_run_reads_them(fsf: Fsf, tmp_path: Path) -> None:
