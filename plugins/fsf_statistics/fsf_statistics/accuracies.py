@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,6 +37,7 @@ __all__ = [
     "TaskAccuracies",
     "Unit",
     "accuracy_files",
+    "check_tasks",
     "read_accuracies",
     "unit_text",
 ]
@@ -52,8 +54,17 @@ _LAYOUT_WORDS = ("tasks", "method", "-")
 _SCALES: Mapping[str, float] = {"percent": 100.0, "share": 1.0}
 _ROUNDING = 1e-5
 """By which part of the unit rounding may exceed its range."""
-_MOST_BELOW, _FAR = 0.05, 10
-"""The part of values in percent that may be at most 1 but not 0, and how far above others begin."""
+_MOST_LOW, _FAR, _MOST_QUERIES, _COUNT_ROUNDING = 0.05, 3, 1000, 0.01
+"""For values in percent that are at most 1 but not 0: their greatest part of all values, how far
+above them others begin, and the queries and the rounding of correct answers that are tried."""
+_INDEX = re.compile(r"|Unnamed: 0|__index_level_0__")
+"""Names that pandas writes for an index without a name."""
+_NO_METHOD = re.compile(
+    r"(?:episode|task|run)?[ _-]*(?:id|idx|index|episode|seed|step|epoch)"
+    r"|(?:train|val|test)?[ _-]*(?:loss|error)|(?:.*[ _-])?(?:std|ci|ci95|95% ?ci|stderr|sem)",
+    re.IGNORECASE,
+)
+_SUMMARY = re.compile(r"mean|avg|average|median|std|min|max|total|sum|ci(?:95)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -66,8 +77,8 @@ class Reading:
         method: name of the method, for one file with one column.
         task_set: name of the tasks, for files named one by one, which must all have these tasks.
             By default, a file with several columns has a separate set of tasks.
-        unit: ``auto`` reads values as percent if they exceed 1, and refuses columns where some
-            values are percent and some shares, or whose units differ.
+        unit: ``auto`` reads values as percent if they exceed 1, and refuses columns in which
+            others may be shares, and columns whose units differ.
         scope: ``open`` if no image appears in two of the tasks, which only the user knows.
         n_images: number of distinct images in all tasks, 0 if unknown.
     """
@@ -86,9 +97,11 @@ class TaskAccuracies:
 
     Args:
         method: name of the method.
-        task_set: name of the tasks. Accuracies contain no tasks: those with the same name, number
-            and scope are assumed to be the same tasks in the same order.
+        task_set: name of the tasks. Accuracies contain no tasks: those with the same name, number,
+            scope and ``tasks`` are assumed to be the same tasks.
         values: float64 ``(T,)``, shares of 1; ``unit`` is what they were in the file.
+        tasks: the column ``task`` in ascending order, the order of ``values``; empty if it is
+            0, 1, ..., T - 1 or absent.
         source: the file.
         scope: ``open`` if no image appears in two of the tasks.
         n_images: number of distinct images in all tasks, 0 if unknown.
@@ -101,21 +114,25 @@ class TaskAccuracies:
     scope: Scope = "closed"
     n_images: int = 0
     unit: str = "share"
+    tasks: tuple[str, ...] = ()
 
     @property
     def outcomes(self) -> AccuracyOutcomes:
         """The accuracies, with a digest of what is known of their tasks."""
-        digest = digest_of("stated tasks", self.task_set, str(len(self.values)), self.scope)
+        stated = self.task_set, str(len(self.values)), self.scope, *self.tasks
+        digest = digest_of("stated tasks", *stated)
         return AccuracyOutcomes(self.values, digest, self.n_images, self.scope == "closed")
 
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """Numbers of a column in a file, with the location of each."""
+    """Numbers of a column in a file in the order of its tasks, with the location of each."""
 
     name: str | None
     values: FloatArray
     where: Callable[[int], str]
+    tasks: tuple[str, ...] = ()
+    has_percent_signs: bool = False
 
 
 def accuracy_files(folder: Path) -> list[Path]:
@@ -133,13 +150,14 @@ def read_accuracies(
     """Read accuracies of tasks from files, and from folders with files below them.
 
     A ``.pt`` file holds one 1-d tensor or a list of numbers, ``.npy`` a 1-d array; CSV (its first
-    line names the columns) and Parquet hold a column per method; a column ``task`` is ignored. A
-    folder's layout states what each part of a path below it means, such as
+    line names the columns) and Parquet hold a column per method; values are sorted by a column
+    ``task``, or else by a pandas index without a name, which has whole numbers or texts, each once.
+    A folder's layout states what each part of a path below it means, such as
     ``tasks/method/method/tasks``.
 
     Raises:
         DataError: a file cannot be read, is empty or contains a value that is not an accuracy, or
-            files of one set of tasks differ in length; the message names file and row.
+            files of one set of tasks differ in their tasks; the message names file and row.
         OptionError: the layout does not fit, or a name is missing.
     """
     how = how or Reading()
@@ -162,7 +180,7 @@ def read_accuracies(
     unit = _unit([(path, column) for *_, path, column in found], how.unit)
     kind = how.scope, how.n_images, unit
     read = [
-        TaskAccuracies(name, tasks, _shares(column, unit, path), path, *kind)
+        TaskAccuracies(name, tasks, _shares(column, unit, path), path, *kind, column.tasks)
         for name, tasks, path, column in found
     ]
     _check_sets(read)
@@ -324,22 +342,13 @@ def _csv(path: Path) -> list[_Column]:
         raise DataError(
             f"{path}: the first line must name the columns, such as the method, not be {rows[0]}"
         )
-    _check_names(path, names)
-    values = np.empty((len(rows) - 1, len(names)))
-    kept = [i for i, name in enumerate(names) if name.lower() != "task"]
     for line, row in enumerate(rows[1:], start=2):
         if len(row) != len(names):
             raise DataError(
                 f"{path}, line {line}: {len(row)} values for {len(names)} columns; columns are "
                 "separated by commas, decimals written with a point"
             )
-        for i in kept:
-            number = parse_number(row[i])
-            if number is None:
-                what = "is missing" if not row[i].strip() else f"is not a number: {row[i]!r}"
-                raise DataError(f"{path}, line {line}: the value of {names[i]!r} {what}")
-            values[line - 2, i] = number
-    return [_Column(names[i], values[:, i], lambda row: f"line {row + 2}") for i in kept]
+    return _columns_of(path, names, list(zip(*rows[1:], strict=True)), "line", 2)
 
 
 def _parquet(path: Path) -> list[_Column]:
@@ -348,28 +357,93 @@ def _parquet(path: Path) -> list[_Column]:
     table = read_parquet(path)
     if b"fsframework" in (table.schema.metadata or {}):
         raise DataError(f"{path}: is part of a run; name the run instead of this file")
-    names = [name for name in table.column_names if name.lower() != "task"]
-    _check_names(path, names)
-    columns = []
-    for name in names:
-        column = table[name]
-        kind = column.type
+    task, methods = _roles(path, table.column_names)
+    for i in methods:
+        kind = table[i].type
         if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+            name = table.column_names[i]
             raise DataError(f"{path}: column {name!r} must contain numbers, not {kind}")
-        if column.null_count:
-            row = next(i for i, value in enumerate(column) if not value.is_valid)
-            raise DataError(f"{path}, row {row}: the value of {name!r} is missing")
-        values = column.to_numpy().astype(np.float64)
-        columns.append(_Column(name, values, lambda row: f"row {row}"))
+    used = [
+        table[i].to_pylist() if i in (task, *methods) else [] for i in range(len(table.columns))
+    ]
+    return _columns_of(path, table.column_names, used, "row", 0)
+
+
+def _columns_of(
+    path: Path, names: Sequence[str], cells: Sequence[Sequence[Any]], word: str, first: int
+) -> list[_Column]:
+    """Return the methods' columns of a table in the order of its tasks.
+
+    Args:
+        path: the file, for messages.
+        names: of the columns.
+        cells: of each column, texts or numbers.
+        word: what a row is called, counted from ``first``.
+    """
+    task, methods = _roles(path, names)
+    if not methods or not cells:
+        return []
+    rows: Sequence[int] = range(len(cells[methods[0]]))
+    tasks: tuple[str, ...] = ()
+    if task is not None:
+        rows, tasks = _order_tasks(path, cells[task], lambda row: f"{word} {row + first}")
+
+    def where(row: int) -> str:
+        return f"{word} {rows[row] + first}"
+
+    columns = []
+    for i in methods:
+        texts = ["" if cells[i][row] is None else str(cells[i][row]).strip() for row in rows]
+        signs = any(text.endswith("%") for text in texts)
+        values = np.empty(len(rows))
+        for row, text in enumerate(texts):
+            number = parse_number(text.removesuffix("%"))
+            if number is None or (signs and number and not text.endswith("%")):
+                fault = "is not a number" if number is None else "has no % sign, but others have"
+                fault = f"{fault}: {text!r}" if text else "is missing"
+                raise DataError(f"{path}, {where(row)}: the value of {names[i]!r} {fault}")
+            values[row] = number
+        columns.append(_Column(names[i], values, where, tasks, signs))
     return columns
 
 
-def _check_names(path: Path, names: Sequence[str]) -> None:
-    for i, name in enumerate(names):
-        if not name:
+def _roles(path: Path, names: Sequence[str]) -> tuple[int | None, list[int]]:
+    """Return which column has the tasks, if one has, and which have accuracies."""
+    index = [i for i, name in enumerate(names) if _INDEX.fullmatch(name) and (name or i == 0)]
+    index = index[:1] if len(names) > 1 else []
+    tasks = [i for i, name in enumerate(names) if name.lower() == "task"]
+    methods = [i for i in range(len(names)) if i not in (*index, *tasks[:1])]
+    for i in methods:
+        if not names[i]:
             raise DataError(f"{path}: column {i + 1} has no name")
-        if name in names[:i]:
-            raise DataError(f"{path}: the column {name!r} appears twice")
+        if names[i] in names[:i] or i in tasks:
+            raise DataError(f"{path}: the column {names[i]!r} appears twice")
+        if _NO_METHOD.fullmatch(names[i]):
+            raise DataError(
+                f"{path}: the column {names[i]!r} has no accuracies of a method; remove it, or "
+                "call it task if it numbers the tasks"
+            )
+    return next(iter(tasks or index), None), methods
+
+
+def _order_tasks(
+    path: Path, cells: Sequence[Any], where: Callable[[int], str]
+) -> tuple[list[int], tuple[str, ...]]:
+    """Return the rows in ascending order of their tasks, and the tasks if not 0, 1, ..."""
+    texts = ["" if cell is None else str(cell).strip() for cell in cells]
+    has_texts = all(parse_number(text) is None for text in texts)
+    rows: dict[Any, int] = {}
+    for row, text in enumerate(texts):
+        number = None if has_texts or parse_number(text) is None else Decimal(text)
+        is_whole = number is not None and number == number.to_integral_value()
+        if not text or (_SUMMARY.fullmatch(text) if has_texts else not is_whole):
+            kind = "name a task, not be" if has_texts else "be a whole number, not"
+            raise DataError(f"{path}, {where(row)}: the column of tasks must {kind} {text!r}")
+        if (earlier := rows.setdefault(text if number is None else int(number), row)) != row:
+            raise DataError(f"{path}: {where(earlier)} and {where(row)} are both of task {text}")
+    tasks = sorted(rows)
+    is_usual = tasks == list(range(len(tasks)))
+    return [rows[task] for task in tasks], () if is_usual else tuple(map(str, tasks))
 
 
 def _unit(columns: Sequence[tuple[Path, _Column]], unit: Unit) -> str:
@@ -379,38 +453,57 @@ def _unit(columns: Sequence[tuple[Path, _Column]], unit: Unit) -> str:
         DataError: the values show more than one unit, or none.
     """
     if unit != "auto":
+        for path, column in columns:
+            if column.has_percent_signs and unit != "percent":
+                raise DataError(f"{_place(path, column)}: has % signs, but --unit is {unit}")
         return unit
-    first: dict[str, Path] = {}
+    first: dict[str, str] = {}
     for path, column in columns:
         values = column.values[column.values > 0]  # 0 is the same in both; NaN is refused later
         if values.size:
-            kind = "percent" if values.max() > 1 + _ROUNDING else "share"
-            first.setdefault(kind, path)
-            if kind == "percent":
-                _demand_percent(values, column, path)
+            place, low = _place(path, column), values[values <= 1 + _ROUNDING]
+            is_percent = column.has_percent_signs or low.size < values.size
+            first.setdefault("percent" if is_percent else "share", place)
+            if is_percent and low.size and not (column.has_percent_signs or _fits_percent(values)):
+                raise DataError(
+                    f"{place}: {low.size:,} of the {values.size:,} values above 0 are at most 1 "
+                    f"and the others up to {values.max():g}, so percent and shares may be mixed; "
+                    "correct them, or state the unit with --unit percent or --unit share"
+                )
     if len(first) > 1:
         raise DataError(
-            f"{first['percent']} has values above 1 and {first['share']} has none, so they may "
-            "differ in their unit; read them one by one with --unit percent or --unit share"
+            f"{first['percent']}: has values in percent, but {first['share']}: none above 1, so "
+            "they may differ in their unit; read them one by one with --unit percent or "
+            "--unit share"
         )
     return next(iter(first), "share")
+
+
+def _fits_percent(values: FloatArray) -> bool:
+    """Return whether values above 0, of which some exceed 1, can all be percent of Q queries.
+
+    Those at most 1 must be few, near the others, and multiples of 100/Q for the smallest Q that
+    fits the others: a share k/Q is one only if k is a multiple of 100.
+    """
+    low, high = values[values <= 1 + _ROUNDING], np.unique(values[values > 1 + _ROUNDING])
+    if low.size > _MOST_LOW * values.size or high.min() > _FAR * low.max():
+        return False
+    for n_queries in range(1, _MOST_QUERIES + 1):
+        high_error, low_error = (
+            np.abs(x - np.rint(x)).max() for x in (high * n_queries / 100, low * n_queries / 100)
+        )
+        if high_error < _COUNT_ROUNDING:
+            return bool(low_error < _COUNT_ROUNDING)
+    return False
+
+
+def _place(path: Path, column: _Column) -> str:
+    return f"{path}, column {column.name!r}" if column.name else f"{path}"
 
 
 def unit_text(unit: str) -> str:
     """Return a unit in words, for the user who did not state it."""
     return "percent, up to 100" if unit == "percent" else "shares of 1, not percent"
-
-
-def _demand_percent(values: FloatArray, column: _Column, path: Path) -> None:
-    """Check that positive values of which some exceed 1 can all be percent."""
-    below, above = values[values <= 1 + _ROUNDING], values[values > 1 + _ROUNDING]
-    if below.size and (below.size > _MOST_BELOW * values.size or above.min() > _FAR * below.max()):
-        named = f" of {column.name!r}" if column.name else ""
-        raise DataError(
-            f"{path}: {below.size:,} of the {values.size:,} values{named} above 0 are at most 1 "
-            f"and the others up to {above.max():g}, so percent and shares may be mixed; correct "
-            "them, or state the unit with --unit percent or --unit share"
-        )
 
 
 def _shares(column: _Column, unit: str, path: Path) -> FloatArray:
@@ -429,9 +522,13 @@ def _shares(column: _Column, unit: str, path: Path) -> FloatArray:
     return np.asarray(np.clip(values / scale, 0, 1))
 
 
-def _check_sets(read: Sequence[TaskAccuracies]) -> None:
+def check_tasks(read: Sequence[TaskAccuracies]) -> None:
+    """Check that accuracies on one set of tasks are of the same tasks.
+
+    Raises:
+        DataError: the number of tasks, or a task, differs.
+    """
     sets: dict[str, TaskAccuracies] = {}
-    seen: dict[tuple[str, str], Path] = {}
     for one in read:
         first = sets.setdefault(one.task_set, one)
         if len(one.values) != len(first.values):
@@ -440,6 +537,20 @@ def _check_sets(read: Sequence[TaskAccuracies]) -> None:
                 f"{first.source} has {len(first.values)}; files of one set of tasks must have "
                 "the same number"
             )
+        if one.tasks != first.tasks:
+            numbers = tuple(map(str, range(len(one.values))))
+            pairs = zip(one.tasks or numbers, first.tasks or numbers, strict=True)
+            task, other = next((a, b) for a, b in pairs if a != b)
+            raise DataError(
+                f"{one.source} has the task {task} where {first.source} has {other}; files of one "
+                "set of tasks must have the same tasks (0, 1, ... without a column task)"
+            )
+
+
+def _check_sets(read: Sequence[TaskAccuracies]) -> None:
+    check_tasks(read)
+    seen: dict[tuple[str, str], Path] = {}
+    for one in read:
         earlier = seen.setdefault((one.method, one.task_set), one.source)
         if earlier != one.source:
             raise DataError(

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies, unit_text
+from fsf_statistics.accuracies import (
+    SUFFIXES,
+    Reading,
+    TaskAccuracies,
+    check_tasks,
+    read_accuracies,
+    unit_text,
+)
 from fsf_statistics.given import finished_of, results_of
 from fsf_statistics.seed_groups import joined_over_seeds
 from fsframework.api.running import load_runs
@@ -37,7 +44,8 @@ def read_results(
         sources: each may be ``LABEL=SOURCE``, which gives it another name.
         runs_dir: folder in which runs are found by name.
         reading: how files are read.
-        same_tasks: whether row i of every file of accuracies is the same task.
+        same_tasks: whether row i of every file of accuracies is the same task, after sorting by a
+            column ``task``.
         by_tasks: whether results on different tasks are allowed.
         notes: where the unit of each file of accuracies is added.
 
@@ -47,6 +55,7 @@ def read_results(
     """
     found: list[MethodResult] = []
     single: dict[str, Path] = {}
+    of_files: list[TaskAccuracies] = []
     for source in sources:
         label, path = _labelled(source, runs_dir)
         read: list[TaskAccuracies] = []
@@ -54,6 +63,7 @@ def read_results(
             name = _STATED if same_tasks else str(path)
             single[name] = path
             read = read_accuracies([path], dataclasses.replace(reading, task_set=name))
+            of_files += read
         elif path.is_dir() and not _holds_runs(path):
             read = read_accuracies([path], reading)
         else:
@@ -72,6 +82,7 @@ def read_results(
             f"{names} may have different tasks; if row i of each is the same task, give "
             "--same-tasks (--by-tasks compares only within each file)"
         )
+    check_tasks(of_files)
     return found
 
 

@@ -110,6 +110,8 @@ PERCENT = np.round(RNG.binomial(75, 0.6, 200) / 0.75, 6)
         (np.append(PERCENT / 100, [1.0000002, -1e-9]), "share"),
         (np.append(PERCENT, 0.0), "percent"),
         (np.arange(1, 300) / 3, "percent"),
+        (np.where(np.arange(200) % 25, PERCENT / 5, 1.0), None),
+        (np.where(np.arange(200) % 25, np.round(PERCENT / 5), 1.0), None),
         (np.append(PERCENT / 100, 1.2), None),
         (np.append(PERCENT, 0.6), None),
         (np.where(np.arange(200) % 2, PERCENT, PERCENT / 100), None),
@@ -147,6 +149,50 @@ def test_the_unit_is_said(fsf: Fsf, tmp_path: Path) -> None:
     assert "as percent" in fsf("compare", "a.csv").stdout
 
 
+def test_rows_are_sorted_by_their_tasks(fsf: Fsf, tmp_path: Path) -> None:
+    a = np.round(PERCENT / 110 + RNG.normal(0.02, 0.005, 200), 6)
+    b = np.round(PERCENT / 110, 6)
+    order = RNG.permutation(200)
+
+    def write(name: str, rows: np.ndarray, tasks: np.ndarray, header: str = "task,acc") -> str:
+        lines = [f"{task},{value:.6f}" for task, value in zip(tasks, rows, strict=True)]
+        table(tmp_path / name, "\n".join([header, *lines]) + "\n")
+        return name
+
+    files = [
+        write("b.csv", b, np.arange(200)),
+        write("s.csv", b[order], order),
+        write("i.csv", b[order], order, ",acc"),
+    ]
+    pq.write_table(pa.table({"acc": b[order], "task": order}), tmp_path / "p.parquet")
+    write("a.csv", a, np.arange(200))
+    shown = {
+        fsf("compare", "A=a.csv", f"B={name}", "--same-tasks", "--json").stdout.replace(name, "")
+        for name in [*files, "p.parquet"]
+    }
+    assert len(shown) == 1
+    texts = [np.array([f"t{i:03}" for i in rows]) for rows in (np.arange(200), order)]
+    read = [
+        read_accuracies([tmp_path / write("t.csv", b[rows], names)], T)[0]
+        for rows, names in zip((np.arange(200), order), texts, strict=True)
+    ]
+    assert len({(digest_of_tasks(one), one.values.tobytes()) for one in read}) == 1
+    write("later.csv", b, np.arange(1, 201))
+    for other in ("later.csv", "t.csv"):
+        done = fsf("compare", "A=a.csv", f"B={other}", "--same-tasks")
+        assert done.returncode == 2
+        assert other in done.stderr
+
+
+def test_an_index_of_pandas_is_no_method_and_a_percent_sign_is_a_unit(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", ",a,b\n0,0.67%,50 %\n1,58.67%,0\n")
+    a, b = read_accuracies([path])
+    assert (a.method, a.unit, b.method) == ("a", "percent", "b")
+    assert [*a.values, *b.values] == pytest.approx([0.0067, 0.5867, 0.5, 0])
+    with pytest.raises(DataError, match="a.csv.*--unit"):
+        read_accuracies([path], Reading(unit="share"))
+
+
 REAL = torch.tensor([0.5, 0.25])
 
 
@@ -159,6 +205,20 @@ REAL = torch.tensor([0.5, 0.25])
         ("a.csv", "a,b\n40,50\n40,\n", "line 3: the value of 'b'"),
         ("a.csv", "a,b\n40\n", "line 2: 1 values for 2 columns"),
         ("a.csv", "40\n50\n", "first line"),
+        ("a.csv", "task,a\n0,40\n1,50\nmean,45\n", "line 4"),
+        ("a.csv", "task,a\nx,40\ny,50\nstd,45\n", "line 4"),
+        ("a.csv", "task,a\n0,40\n1.5,45\n", "line 3"),
+        ("a.csv", "task,a\n0,40\n,45\n", "line 3"),
+        ("a.csv", "task,a\n0,40\n3,41\n0,45\n", "line 2 and line 4"),
+        ("a.csv", ",a\n0,40\n0,45\n", "line 2 and line 3"),
+        ("a.csv", "a,\n40,45\n", "column 2 has no name"),
+        ("a.csv", "a\n40%\n45\n", "line 3"),
+        *[
+            ("a.csv", f"{name},a\n0.1,0.5\n", name)
+            for name in ("episode", "index", "task_id", "seed", "step", "loss", "ci95", "acc_std")
+        ],
+        ("a.parquet", pa.table({"task": [0, 0], "a": [0.5, 0.6]}), "row 0 and row 1"),
+        ("a.parquet", pa.table({"a": [0.5, float("nan")]}), "row 1: the value of 'a'"),
         ("a.csv", "a\n0,5\n", "written with a point"),
         ("a.npy", "no array", "not an array"),
         ("a.csv", "a,a\n4,5\n", "'a' appears twice"),
