@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +17,7 @@ from fsframework.values import AttributeTable, Texts, check_file, normalize, ope
 __all__ = ["fewstab_attributes", "fewstab_tasks", "find_images", "image_order"]
 
 _PART_OF_SPEECH = re.compile(r":(?:noun|adj)$")
-_QUERIES = 15
-"""Queries of a class in all published tasks."""
+_HEADER = re.compile(r"(?:image|file|img)?[ _.-]*(?:name|path|file|image|img|id|key)s?", re.I)
 
 
 def fewstab_attributes(path: Path, dataset: Dataset) -> AttributeTable:
@@ -67,6 +65,8 @@ def fewstab_attributes(path: Path, dataset: Dataset) -> AttributeTable:
 def find_images(names: Sequence[str], keys: Sequence[str], source: Path) -> np.ndarray[Any, Any]:
     """Return int64 ``(n,)``: the image of each key or file name.
 
+    A name without a folder is a file name. One root may be missing from all keys, or all names.
+
     Raises:
         DataError: no image has a name, or several have it.
     """
@@ -74,23 +74,36 @@ def find_images(names: Sequence[str], keys: Sequence[str], source: Path) -> np.n
     places = images.find(names)
     if (places >= 0).all():
         return places
+    names = [normalize(name) for name in names]
+    first = names[int(np.argmin(places))]
+    roots = {first[: i + 1] for i, letter in enumerate(first) if letter == "/"}
+    missing = {key[: -len(first)] for key in images if key.endswith(f"/{first}")}
+    moved = [[name[len(root) :] for name in names] for root in roots
+             if all(name.startswith(root) for name in names)]  # fmt: skip
+    moved += [[root + name for name in names] for root in missing]
+    fitting = [found for found in map(images.find, moved) if (found >= 0).all()]
+    if len(fitting) == 1:
+        return fitting[0]
     files: dict[str, int] = {}
     for place, key in enumerate(images):
         name = key.rpartition("/")[2]
         files[name] = -2 if name in files else place
-    found = [files.get(normalize(name).rpartition("/")[2], -1) for name in names]
-    for name, place in zip(names, found, strict=True):
-        if place < 0:
-            why = "no image of the data is" if place == -1 else "several images of the data are"
-            raise DataError(f"{source}: {why} called {name!r}; the images are {images[0]!r}, ...")
-    return np.array(found, np.int64)
+    for i in np.flatnonzero(places < 0):
+        places[i] = -2 if fitting else files.get(names[i], -1)
+        if places[i] < 0:
+            why = "no image of the data is" if places[i] == -1 else "several images of the data are"
+            raise DataError(
+                f"{source}: {why} called {names[i]!r}; the images are {images[0]!r}, ..."
+            )
+    return places
 
 
 def image_order(path: Path) -> list[str]:
     """Return the file names in the first column of a list of images, in its order.
 
     It is the list that indices of FewSTAB's tasks refer to: LibFewShot's ``test.csv`` with a
-    header, or FewSTAB's captions without one.
+    header, or FewSTAB's captions without one. A header is a word such as ``filename``, or the only
+    name without a suffix.
 
     Raises:
         DataError: the file cannot be read, or has no rows.
@@ -100,23 +113,28 @@ def image_order(path: Path) -> list[str]:
     except (OSError, ValueError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read as CSV ({reason})") from None
-    names = names[1:] if names and "." not in names[0] else names
+    has_suffix = [bool(Path(name).suffix) for name in names]
+    if names and (_HEADER.fullmatch(names[0]) or (not has_suffix[0] and all(has_suffix[1:]))):
+        names = names[1:]
     if not names:
         raise DataError(f"{path}: names no image in its first column")
     return names
 
 
-def fewstab_tasks(path: Path, images: Path | None, shot: int | None) -> Iterator[Mapping[str, Any]]:
+def fewstab_tasks(
+    path: Path, images: Path | None, shot: int | None, queries: int | None
+) -> Iterator[Mapping[str, Any]]:
     """Yield the tasks of a ``spurious_test_*.pt`` file as the lines of ``export_jsonl``.
 
     Args:
         path: a list of pairs: indices ``(way, shot + query)``, and the attributes of the ways.
         images: the list that the indices refer to, see ``image_order``.
-        shot: number of support images per class; by default all but 15.
+        shot: number of support images per class, which come first; or
+        queries: number of queries per class; what is not given is the rest.
 
     Raises:
         DataError: the file is something else, or an index is not in the list.
-        OptionError: there is no list.
+        OptionError: there is no list, or ``shot`` and ``queries`` do not add up.
     """
     import torch
     from torch.serialization import safe_globals
@@ -134,24 +152,36 @@ def fewstab_tasks(path: Path, images: Path | None, shot: int | None) -> Iterator
         check_file(path)
         with open_file(path) as file, safe_globals(numpy):
             tasks = torch.load(file, weights_only=True, map_location="cpu")
-        for indices, ((*attributes,), *_) in tasks:
-            rows = indices.tolist()
-            support = len(rows[0]) - _QUERIES if shot is None else shot
+        for t, (indices, ((*attributes,), *_)) in enumerate(tasks):
+            rows = np.asarray(indices)
+            if rows.dtype.kind not in "iu" or rows.ndim != 2:
+                raise DataError(f"{path}, task {t}: must be a matrix of whole numbers")
+            n_images = rows.shape[1]
+            support = shot or n_images - (queries or n_images)
+            if not 0 < support < n_images or support + (queries or n_images - support) != n_images:
+                raise OptionError(
+                    f"{path}, task {t}: has {n_images} images per class, which --shot ({shot}) and "
+                    f"--queries ({queries}) must add up to; give at least one of them"
+                )
+            if (wrong := rows[(rows < 0) | (rows >= len(names))]).size:
+                raise DataError(
+                    f"{path}, task {t}: refers to image {wrong[0]:,}, but {images} has "
+                    f"{len(names):,}, from 0 on"
+                )
             yield {
                 "arm": "biased",
                 "attributes": [_PART_OF_SPEECH.sub("", str(text)) for text in attributes],
                 "support": [[names[i] for i in row[:support]] for row in rows],
                 "query": [[names[i] for i in row[support:]] for row in rows],
             }
-    except IndexError:
-        most = max(itertools.chain.from_iterable(rows))
-        raise DataError(
-            f"{path}: refers to image {most:,}, but {images} has {len(names):,}"
-        ) from None
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
-    except DataError:
+    except (DataError, OptionError):
         raise
     except Exception as error:  # the reader of a damaged file fails in as many ways as damages
+        if re.search(r"GLOBAL|reduce|Can only", str(error)):
+            raise DataError(
+                f"{path}: contains more than arrays, and reading it could run code"
+            ) from None
         reason = str(error).partition("\n")[0][:120] or type(error).__name__
         raise DataError(f"{path}: not a task file of FewSTAB ({reason})") from None

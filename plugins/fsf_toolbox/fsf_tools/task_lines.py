@@ -67,15 +67,19 @@ def read_jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
         raise DataError(f"{path}: not JSON lines ({reason})") from None
 
 
-def import_tasks(lines: Iterable[Mapping[str, Any]], pool: ImagePool, source: Path) -> TaskSet:
+def import_tasks(
+    lines: Iterable[Mapping[str, Any]], pool: ImagePool, source: Path, images: Path | None = None
+) -> TaskSet:
     """Return tasks of image keys or file names as indices into a pool.
 
     Args:
         lines: with the fields of ``export_jsonl``; only ``support`` and ``query`` must be there.
         source: the file, for messages.
+        images: the list that has the names of the images, for messages; by default the file.
 
     Raises:
-        DataError: an image is not in the pool, or the tasks have no common shape.
+        DataError: an image is not in the pool, ``classes`` are not those of the images, or the
+            tasks have no common shape.
     """
     tasks = list(lines)
     if not tasks:
@@ -83,11 +87,15 @@ def import_tasks(lines: Iterable[Mapping[str, Any]], pool: ImagePool, source: Pa
     try:
         keys = [[task["support"], task["query"]] for task in tasks]
         flat = [key for task in keys for part in task for row in part for key in row]
+        places = iter(find_images(flat, pool.keys, images or source).tolist())
         with naming(source):
-            places = iter(find_images(flat, pool.keys, source).tolist())
             parts = [[[[next(places) for _ in row] for row in part] for part in t] for t in keys]
             support, query = ([task[i] for task in parts] for i in (0, 1))
             labels = [[int(pool.labels[row[0]]) for row in task] for task in support]
+            for t, (task, own) in enumerate(zip(tasks, labels, strict=True), start=1):
+                classes = [pool.class_names[label] for label in own]
+                if (task.get("classes") or classes) != classes:
+                    raise DataError(f"task {t}: classes are {task['classes']}, images of {classes}")
             drawn = TaskSet.of(
                 pool, labels, support, query,
                 sampler="imported", options={"file": source.name}, seed=0,

@@ -179,7 +179,7 @@ def export(
     metavar="LIST.csv",
     help="Images that the indices of a .pt file refer to, by file name in the first column.",
 )
-@shared("dataset", "split", "shot")
+@shared("dataset", "split", "shot", "queries")
 @shared(*CONFIGURATION, "cache-dir", "force", "json")
 @click.pass_context
 def import_(
@@ -200,7 +200,8 @@ def import_(
     \b
     Examples:
       fsf tasks import tasks.jsonl tasks.safetensors --dataset folder:./images
-      fsf tasks import spurious_test_3000E_5w1s.pt t.safetensors --images test.csv --shot 1
+      fsf tasks import spurious_test_3000E_5w1s.pt t.safetensors --images test.csv \\
+          --shot 1 --queries 15
     """
     from fsf_tools.fewstab import fewstab_tasks
     from fsf_tools.task_lines import import_tasks, read_jsonl
@@ -209,9 +210,9 @@ def import_(
 
     check_output(output, force=force)
     experiment, _session = experiment_of(context)
-    dataset, shot = experiment.dataset.create(), context.params["shot"]
+    dataset = experiment.dataset.create()
     if file.suffix in (".pt", ".pth"):
-        lines = list(fewstab_tasks(file, images, shot))
+        lines = list(fewstab_tasks(file, images, context.params["shot"], context.params["queries"]))
     else:
         lines = list(read_jsonl(file))
     split = experiment.settings.split
@@ -219,7 +220,7 @@ def import_(
     for name in splits:
         pool = dataset.pool(name)
         try:
-            drawn = import_tasks(lines, pool, file)
+            drawn = import_tasks(lines, pool, file, images)
         except DataError:
             if name == splits[-1]:
                 raise

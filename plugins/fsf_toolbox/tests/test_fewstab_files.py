@@ -69,6 +69,7 @@ def test_a_pickle_is_not_executed(fsf: Fsf, tmp_path: Path, names: list[str]) ->
         assert fsf("attributes", "import", file, "w.parquet", *FOLDER).returncode == 2
     done = fsf("tasks", "import", "t.pt", "t.st", "--images", "test.csv", *FOLDER)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "could run code" in done.stderr
     assert not (tmp_path / "harmed").exists()
     assert not (tmp_path / "t.st").exists()
 
@@ -83,7 +84,11 @@ def test_task_files_are_read_and_run(fsf: Fsf, tmp_path: Path, names: list[str])
     torch.save(tasks, tmp_path / "spurious_test.pt")
     given = ("tasks", "import", "spurious_test.pt", "t.st", *FOLDER)
     assert "--images" in fsf(*given).stderr
-    done = fsf(*given, "--images", "test.csv", "--shot", "1")
+    for shape in ([], ["--shot", "1", "--queries", "15"], ["--shot", "4"], ["--queries", "5"]):
+        done = fsf(*given, "--images", "test.csv", *shape)
+        assert done.returncode == 2
+        assert "4 images per class" in done.stderr
+    done = fsf(*given, "--images", "test.csv", "--shot", "1", "--queries", "3")
     assert done.returncode == 0, done.stderr
     read = TaskSet.load(tmp_path / "t.st")
     assert (len(read), read.n_way, read.n_shot, read.n_query, read.arm) == (20, 3, 1, 3, "biased")
@@ -112,3 +117,56 @@ def test_captions_without_header_are_matched_by_name(
     table = AttributeTable.load(tmp_path / "w.parquet")
     assert table.words == ("a dog", "on grass")
     assert int((table.words_per_image() == 2).sum()) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("change", "listed", "part"),
+    [
+        (lambda rows: rows - 24, None, "t.pt, task 0: refers to image -"),
+        (lambda rows: rows + 20, None, "test.csv has 24"),
+        (lambda rows: rows > 3, None, "whole numbers"),
+        (lambda rows: rows.float(), None, "whole numbers"),
+        (lambda rows: rows, "image.name", "test.csv: no image of the data is called 'x0.png'"),
+        (lambda rows: rows, "", "test.csv: no image of the data is called 'x0'"),
+    ],
+)
+def test_task_files_that_do_not_fit(
+    fsf: Fsf, tmp_path: Path, names: list[str], change, listed: str | None, part: str
+) -> None:
+    rows = torch.arange(24).reshape(3, 8)[:, :4]
+    torch.save([(change(rows), [["dog:noun"] * 3])], tmp_path / "t.pt")
+    if listed is not None:
+        suffix = ".png" if listed else ""
+        lines = [f"x{i}{suffix},n01" for i in range(24)]
+        (tmp_path / "test.csv").write_text("\n".join([*filter(None, [listed]), *lines]))
+    done = fsf("tasks", "import", "t.pt", "t.st", *FOLDER, "--images", "test.csv", "--shot", "1")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert part in done.stderr
+    assert not (tmp_path / "t.st").exists()
+
+
+@pytest.mark.parametrize(
+    ("root", "classes", "part"),
+    [
+        ("{c}/", None, None),
+        ("", ["n01", "n02", "n03"], None),
+        ("images/{c}/", None, None),
+        ("/x/y/{c}/", None, None),
+        ("f/", None, "'f/n010.png'"),
+        ("f/{c}/g/", None, "'f/n01/g/n010.png'"),
+        ("{c}/", ["n02", "n01", "n03"], "t.jsonl: task 1: classes"),
+    ],
+)
+def test_lines_of_tasks_name_images_and_their_classes(
+    fsf: Fsf, tmp_path: Path, names: list[str], root: str, classes: list[str] | None, part: str
+) -> None:
+    keys = [[root.format(c=c) + f"{c}{i}.png" for i in range(4)] for c in CLASSES]
+    task = {"support": [row[:1] for row in keys], "query": [row[1:] for row in keys]}
+    task |= {"classes": classes} if classes else {}
+    (tmp_path / "t.jsonl").write_text(json.dumps(task))
+    done = fsf("tasks", "import", "t.jsonl", "t.st", *FOLDER)
+    assert done.returncode == (2 if part else 0), done.stderr
+    assert (part or "") in done.stderr
+    assert done.stderr.count("t.jsonl") == bool(part)
+    if not part:
+        assert TaskSet.load(tmp_path / "t.st").support[:, :, 0].tolist() == [[0, 8, 16]]

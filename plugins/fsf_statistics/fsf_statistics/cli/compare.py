@@ -60,7 +60,7 @@ __all__ = ["compare"]
 @click.option(
     "--same-tasks",
     is_flag=True,
-    help="Row i of every file of accuracies is the same task, sorted by a column task if it has one.",
+    help="Row i of every file of accuracies is the same task, sorted by a column task.",
 )
 @file_options
 @click.option(
