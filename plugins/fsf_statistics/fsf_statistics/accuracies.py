@@ -64,7 +64,7 @@ _NO_METHOD = re.compile(
     r"|(?:train|val|test)?[ _-]*(?:loss|error)|(?:.*[ _-])?(?:std|ci|ci95|95% ?ci|stderr|sem)",
     re.IGNORECASE,
 )
-_SUMMARY = re.compile(r"mean|avg|average|median|std|min|max|total|sum|ci(?:95)?", re.IGNORECASE)
+_SUMMARY = re.compile(r"|mean|avg|average|median|std|min|max|total|sum|ci(?:95)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -348,69 +348,43 @@ def _csv(path: Path) -> list[_Column]:
                 f"{path}, line {line}: {len(row)} values for {len(names)} columns; columns are "
                 "separated by commas, decimals written with a point"
             )
-    return _columns_of(path, names, list(zip(*rows[1:], strict=True)), "line", 2)
+    cells = [[row[i] for row in rows[1:]] for i in range(len(names))]
+    return _columns_of(path, names, cells, lambda row: f"line {row + 2}")
 
 
 def _parquet(path: Path) -> list[_Column]:
-    import pyarrow as pa
-
     table = read_parquet(path)
     if b"fsframework" in (table.schema.metadata or {}):
         raise DataError(f"{path}: is part of a run; name the run instead of this file")
-    task, methods = _roles(path, table.column_names)
-    for i in methods:
-        kind = table[i].type
-        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
-            name = table.column_names[i]
-            raise DataError(f"{path}: column {name!r} must contain numbers, not {kind}")
-    used = [
-        table[i].to_pylist() if i in (task, *methods) else [] for i in range(len(table.columns))
-    ]
-    return _columns_of(path, table.column_names, used, "row", 0)
+    cells = [column.to_pylist() for column in table.columns]
+    return _columns_of(path, table.column_names, cells, lambda row: f"row {row}")
 
 
 def _columns_of(
-    path: Path, names: Sequence[str], cells: Sequence[Sequence[Any]], word: str, first: int
+    path: Path, names: Sequence[str], cells: Sequence[Sequence[Any]], where: Callable[[int], str]
 ) -> list[_Column]:
-    """Return the methods' columns of a table in the order of its tasks.
-
-    Args:
-        path: the file, for messages.
-        names: of the columns.
-        cells: of each column, texts or numbers.
-        word: what a row is called, counted from ``first``.
-    """
+    """Return the methods' columns of a table in the order of its tasks."""
     task, methods = _roles(path, names)
-    if not methods or not cells:
-        return []
-    rows: Sequence[int] = range(len(cells[methods[0]]))
-    tasks: tuple[str, ...] = ()
-    if task is not None:
-        rows, tasks = _order_tasks(path, cells[task], lambda row: f"{word} {row + first}")
-
-    def where(row: int) -> str:
-        return f"{word} {rows[row] + first}"
-
+    texts = [["" if cell is None else str(cell).strip() for cell in column] for column in cells]
+    numbered = [str(row) for row in range(len(texts[0]) if texts else 0)]
+    rows, tasks = _order_tasks(path, numbered if task is None else texts[task], where)
     columns = []
     for i in methods:
-        texts = ["" if cells[i][row] is None else str(cells[i][row]).strip() for row in rows]
-        signs = any(text.endswith("%") for text in texts)
-        values = np.empty(len(rows))
-        for row, text in enumerate(texts):
-            number = parse_number(text.removesuffix("%"))
-            if number is None or (signs and number and not text.endswith("%")):
+        has_signs = any(text.endswith("%") for text in texts[i])
+        numbers = [parse_number(text.removesuffix("%")) for text in texts[i]]
+        for row, (text, number) in enumerate(zip(texts[i], numbers, strict=True)):
+            if number is None or (has_signs and number and not text.endswith("%")):
                 fault = "is not a number" if number is None else "has no % sign, but others have"
                 fault = f"{fault}: {text!r}" if text else "is missing"
                 raise DataError(f"{path}, {where(row)}: the value of {names[i]!r} {fault}")
-            values[row] = number
-        columns.append(_Column(names[i], values, where, tasks, signs))
+        values = np.array(numbers, np.float64)[rows]
+        columns.append(_Column(names[i], values, lambda row: where(rows[row]), tasks, has_signs))
     return columns
 
 
 def _roles(path: Path, names: Sequence[str]) -> tuple[int | None, list[int]]:
     """Return which column has the tasks, if one has, and which have accuracies."""
-    index = [i for i, name in enumerate(names) if _INDEX.fullmatch(name) and (name or i == 0)]
-    index = index[:1] if len(names) > 1 else []
+    index = [i for i, name in enumerate(names) if _INDEX.fullmatch(name) and (name or i == 0)][:1]
     tasks = [i for i, name in enumerate(names) if name.lower() == "task"]
     methods = [i for i in range(len(names)) if i not in (*index, *tasks[:1])]
     for i in methods:
@@ -427,19 +401,19 @@ def _roles(path: Path, names: Sequence[str]) -> tuple[int | None, list[int]]:
 
 
 def _order_tasks(
-    path: Path, cells: Sequence[Any], where: Callable[[int], str]
+    path: Path, texts: Sequence[str], where: Callable[[int], str]
 ) -> tuple[list[int], tuple[str, ...]]:
     """Return the rows in ascending order of their tasks, and the tasks if not 0, 1, ..."""
-    texts = ["" if cell is None else str(cell).strip() for cell in cells]
-    has_texts = all(parse_number(text) is None for text in texts)
+    numbers = [parse_number(text) for text in texts]
+    has_texts = all(number is None for number in numbers)
     rows: dict[Any, int] = {}
-    for row, text in enumerate(texts):
-        number = None if has_texts or parse_number(text) is None else Decimal(text)
-        is_whole = number is not None and number == number.to_integral_value()
-        if not text or (_SUMMARY.fullmatch(text) if has_texts else not is_whole):
-            kind = "name a task, not be" if has_texts else "be a whole number, not"
-            raise DataError(f"{path}, {where(row)}: the column of tasks must {kind} {text!r}")
-        if (earlier := rows.setdefault(text if number is None else int(number), row)) != row:
+    for row, (text, number) in enumerate(zip(texts, numbers, strict=True)):
+        is_whole = number is not None and number.is_integer()
+        if _SUMMARY.fullmatch(text) if has_texts else not is_whole:
+            kind = "name a task" if has_texts else "be a whole number"
+            raise DataError(f"{path}, {where(row)}: the column of tasks must {kind}, not {text!r}")
+        earlier = rows.setdefault(text if has_texts else int(Decimal(text)), row)
+        if earlier != row:
             raise DataError(f"{path}: {where(earlier)} and {where(row)} are both of task {text}")
     tasks = sorted(rows)
     is_usual = tasks == list(range(len(tasks)))
@@ -452,24 +426,25 @@ def _unit(columns: Sequence[tuple[Path, _Column]], unit: Unit) -> str:
     Raises:
         DataError: the values show more than one unit, or none.
     """
-    if unit != "auto":
-        for path, column in columns:
-            if column.has_percent_signs and unit != "percent":
-                raise DataError(f"{_place(path, column)}: has % signs, but --unit is {unit}")
-        return unit
     first: dict[str, str] = {}
     for path, column in columns:
+        place = f"{path}, column {column.name!r}" if column.name else f"{path}"
         values = column.values[column.values > 0]  # 0 is the same in both; NaN is refused later
-        if values.size:
-            place, low = _place(path, column), values[values <= 1 + _ROUNDING]
-            is_percent = column.has_percent_signs or low.size < values.size
-            first.setdefault("percent" if is_percent else "share", place)
-            if is_percent and low.size and not (column.has_percent_signs or _fits_percent(values)):
+        low = values[values <= 1 + _ROUNDING]
+        if column.has_percent_signs or low.size < values.size:
+            first.setdefault("percent", place)
+            if unit == "share" and column.has_percent_signs:
+                raise DataError(f"{place}: has % signs, but --unit is {unit}")
+            if unit == "auto" and not (column.has_percent_signs or _fits_percent(values)):
                 raise DataError(
                     f"{place}: {low.size:,} of the {values.size:,} values above 0 are at most 1 "
                     f"and the others up to {values.max():g}, so percent and shares may be mixed; "
                     "correct them, or state the unit with --unit percent or --unit share"
                 )
+        elif values.size:
+            first.setdefault("share", place)
+    if unit != "auto":
+        return unit
     if len(first) > 1:
         raise DataError(
             f"{first['percent']}: has values in percent, but {first['share']}: none above 1, so "
@@ -486,19 +461,13 @@ def _fits_percent(values: FloatArray) -> bool:
     fits the others: a share k/Q is one only if k is a multiple of 100.
     """
     low, high = values[values <= 1 + _ROUNDING], np.unique(values[values > 1 + _ROUNDING])
-    if low.size > _MOST_LOW * values.size or high.min() > _FAR * low.max():
-        return False
-    for n_queries in range(1, _MOST_QUERIES + 1):
-        high_error, low_error = (
-            np.abs(x - np.rint(x)).max() for x in (high * n_queries / 100, low * n_queries / 100)
-        )
-        if high_error < _COUNT_ROUNDING:
-            return bool(low_error < _COUNT_ROUNDING)
-    return False
-
-
-def _place(path: Path, column: _Column) -> str:
-    return f"{path}, column {column.name!r}" if column.name else f"{path}"
+    if not low.size or low.size > _MOST_LOW * values.size or high[0] > _FAR * low.max():
+        return not low.size
+    percent = np.concatenate([high, low])
+    counts = percent * np.arange(1, _MOST_QUERIES + 1)[:, None] / 100
+    is_count = np.abs(counts - np.rint(counts)) < _COUNT_ROUNDING
+    fits_high = is_count[:, : high.size].all(1)
+    return bool(fits_high.any() and is_count[fits_high.argmax(), high.size :].all())
 
 
 def unit_text(unit: str) -> str:
@@ -538,12 +507,9 @@ def check_tasks(read: Sequence[TaskAccuracies]) -> None:
                 "the same number"
             )
         if one.tasks != first.tasks:
-            numbers = tuple(map(str, range(len(one.values))))
-            pairs = zip(one.tasks or numbers, first.tasks or numbers, strict=True)
-            task, other = next((a, b) for a, b in pairs if a != b)
             raise DataError(
-                f"{one.source} has the task {task} where {first.source} has {other}; files of one "
-                "set of tasks must have the same tasks (0, 1, ... without a column task)"
+                f"{one.source} and {first.source} differ in the column task (without it: 0, 1, "
+                "...); files of one set of tasks must have the same tasks"
             )
 
 

@@ -124,8 +124,8 @@ def test_captions_without_header_are_matched_by_name(
     [
         (lambda rows: rows - 24, None, "t.pt, task 0: refers to image -"),
         (lambda rows: rows + 20, None, "test.csv has 24"),
-        (lambda rows: rows > 3, None, "whole numbers"),
-        (lambda rows: rows.float(), None, "whole numbers"),
+        (lambda rows: rows > 3, None, "not a task file"),
+        (lambda rows: rows.float(), None, "not a task file"),
         (lambda rows: rows, "image.name", "test.csv: no image of the data is called 'x0.png'"),
         (lambda rows: rows, "", "test.csv: no image of the data is called 'x0'"),
     ],
