@@ -37,7 +37,6 @@ __all__ = [
     "TaskAccuracies",
     "Unit",
     "accuracy_files",
-    "check_tasks",
     "read_accuracies",
     "unit_text",
 ]
@@ -60,9 +59,8 @@ above them others begin, and the queries and the rounding of correct answers tha
 _INDEX = re.compile(r"|Unnamed: 0|__index_level_0__")
 """Names that pandas writes for an index without a name."""
 _NO_METHOD = re.compile(
-    r"(?:episode|task|run)?[ _-]*(?:id|idx|index|episode|seed|step|epoch)"
-    r"|(?:train|val|test)?[ _-]*(?:loss|error)|(?:.*[ _-])?(?:std|ci|ci95|95% ?ci|stderr|sem)",
-    re.IGNORECASE,
+    r"(?i)((task|episode|run)[ _-]?)?(id|idx|index|episode|seed|step|epoch)"
+    r"|((train|val|test)[ _-])?(loss|error)|(.*[ _-])?(std|ci|ci95|95% ?ci|stderr|sem)"
 )
 _SUMMARY = re.compile(r"|mean|avg|average|median|std|min|max|total|sum|ci(?:95)?", re.IGNORECASE)
 
@@ -119,8 +117,8 @@ class TaskAccuracies:
     @property
     def outcomes(self) -> AccuracyOutcomes:
         """The accuracies, with a digest of what is known of their tasks."""
-        stated = self.task_set, str(len(self.values)), self.scope, *self.tasks
-        digest = digest_of("stated tasks", *stated)
+        n_tasks = str(len(self.values))
+        digest = digest_of("stated tasks", self.task_set, n_tasks, self.scope, *self.tasks)
         return AccuracyOutcomes(self.values, digest, self.n_images, self.scope == "closed")
 
 
@@ -388,15 +386,11 @@ def _roles(path: Path, names: Sequence[str]) -> tuple[int | None, list[int]]:
     tasks = [i for i, name in enumerate(names) if name.lower() == "task"]
     methods = [i for i in range(len(names)) if i not in (*index, *tasks[:1])]
     for i in methods:
-        if not names[i]:
-            raise DataError(f"{path}: column {i + 1} has no name")
-        if names[i] in names[:i] or i in tasks:
-            raise DataError(f"{path}: the column {names[i]!r} appears twice")
+        fault = "appears twice" if names[i] in names[:i] or i in tasks else ""
         if _NO_METHOD.fullmatch(names[i]):
-            raise DataError(
-                f"{path}: the column {names[i]!r} has no accuracies of a method; remove it, or "
-                "call it task if it numbers the tasks"
-            )
+            fault = "has no accuracies of a method; remove it, or name it task if it numbers them"
+        if fault or not names[i]:
+            raise DataError(f"{path}: the column {names[i] or i + 1!r} {fault or 'has no name'}")
     return next(iter(tasks or index), None), methods
 
 
@@ -410,10 +404,10 @@ def _order_tasks(
     for row, (text, number) in enumerate(zip(texts, numbers, strict=True)):
         is_whole = number is not None and number.is_integer()
         if _SUMMARY.fullmatch(text) if has_texts else not is_whole:
-            kind = "name a task" if has_texts else "be a whole number"
-            raise DataError(f"{path}, {where(row)}: the column of tasks must {kind}, not {text!r}")
-        earlier = rows.setdefault(text if has_texts else int(Decimal(text)), row)
-        if earlier != row:
+            rule = "a task must be a whole number, or every one a text"
+            raise DataError(f"{path}, {where(row)}: {rule}, not {text!r}")
+        task = text if has_texts else int(Decimal(text))
+        if (earlier := rows.setdefault(task, row)) != row:
             raise DataError(f"{path}: {where(earlier)} and {where(row)} are both of task {text}")
     tasks = sorted(rows)
     is_usual = tasks == list(range(len(tasks)))
@@ -437,9 +431,8 @@ def _unit(columns: Sequence[tuple[Path, _Column]], unit: Unit) -> str:
                 raise DataError(f"{place}: has % signs, but --unit is {unit}")
             if unit == "auto" and not (column.has_percent_signs or _fits_percent(values)):
                 raise DataError(
-                    f"{place}: {low.size:,} of the {values.size:,} values above 0 are at most 1 "
-                    f"and the others up to {values.max():g}, so percent and shares may be mixed; "
-                    "correct them, or state the unit with --unit percent or --unit share"
+                    f"{place}: {low.size:,} of {values.size:,} values above 0 are at most 1, so percent"
+                    " and shares may be mixed; correct them, or give --unit percent or --unit share"
                 )
         elif values.size:
             first.setdefault("share", place)
@@ -447,9 +440,8 @@ def _unit(columns: Sequence[tuple[Path, _Column]], unit: Unit) -> str:
         return unit
     if len(first) > 1:
         raise DataError(
-            f"{first['percent']}: has values in percent, but {first['share']}: none above 1, so "
-            "they may differ in their unit; read them one by one with --unit percent or "
-            "--unit share"
+            f"{first['percent']}: has values in percent, but {first['share']}: has none, so "
+            "their unit may differ; read them one by one with --unit percent or --unit share"
         )
     return next(iter(first), "share")
 
@@ -491,32 +483,19 @@ def _shares(column: _Column, unit: str, path: Path) -> FloatArray:
     return np.asarray(np.clip(values / scale, 0, 1))
 
 
-def check_tasks(read: Sequence[TaskAccuracies]) -> None:
-    """Check that accuracies on one set of tasks are of the same tasks.
-
-    Raises:
-        DataError: the number of tasks, or a task, differs.
-    """
-    sets: dict[str, TaskAccuracies] = {}
-    for one in read:
-        first = sets.setdefault(one.task_set, one)
-        if len(one.values) != len(first.values):
-            raise DataError(
-                f"{one.source}: {len(one.values)} accuracies for the tasks {one.task_set!r}, but "
-                f"{first.source} has {len(first.values)}; files of one set of tasks must have "
-                "the same number"
-            )
-        if one.tasks != first.tasks:
-            raise DataError(
-                f"{one.source} and {first.source} differ in the column task (without it: 0, 1, "
-                "...); files of one set of tasks must have the same tasks"
-            )
-
-
 def _check_sets(read: Sequence[TaskAccuracies]) -> None:
-    check_tasks(read)
+    sets: dict[str, TaskAccuracies] = {}
     seen: dict[tuple[str, str], Path] = {}
     for one in read:
+        first = sets.setdefault(one.task_set, one)
+        sizes = len(one.values), len(first.values)
+        if sizes[0] != sizes[1] or one.tasks != first.tasks:
+            other = f"{sizes[1]}" if sizes[0] != sizes[1] else "others in its column task"
+            raise DataError(
+                f"{one.source}: {sizes[0]} accuracies for the tasks {one.task_set!r}, but "
+                f"{first.source} has {other}; files of one set of tasks must have the same tasks "
+                "(0, 1, ... without a column task)"
+            )
         earlier = seen.setdefault((one.method, one.task_set), one.source)
         if earlier != one.source:
             raise DataError(

@@ -8,14 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fsf_statistics.accuracies import (
-    SUFFIXES,
-    Reading,
-    TaskAccuracies,
-    check_tasks,
-    read_accuracies,
-    unit_text,
-)
+from fsf_statistics.accuracies import SUFFIXES, Reading, TaskAccuracies, read_accuracies, unit_text
 from fsf_statistics.given import finished_of, results_of
 from fsf_statistics.seed_groups import joined_over_seeds
 from fsframework.api.running import load_runs
@@ -55,7 +48,6 @@ def read_results(
     """
     found: list[MethodResult] = []
     single: dict[str, Path] = {}
-    of_files: list[TaskAccuracies] = []
     for source in sources:
         label, path = _labelled(source, runs_dir)
         read: list[TaskAccuracies] = []
@@ -63,7 +55,6 @@ def read_results(
             name = _STATED if same_tasks else str(path)
             single[name] = path
             read = read_accuracies([path], dataclasses.replace(reading, task_set=name))
-            of_files += read
         elif path.is_dir() and not _holds_runs(path):
             read = read_accuracies([path], reading)
         else:
@@ -82,7 +73,6 @@ def read_results(
             f"{names} may have different tasks; if row i of each is the same task, give "
             "--same-tasks (--by-tasks compares only within each file)"
         )
-    check_tasks(of_files)
     return found
 
 

@@ -88,7 +88,7 @@ def test_percent_or_share_is_one_for_all_files(tmp_path: Path) -> None:
         return [one.values.tolist() for one in found]
 
     assert read(low) == [[0.5, 1.0]]
-    for files, part in (((low, high), "mixed"), ((low, plain), "differ in their unit")):
+    for files, part in (((low, high), "mixed"), ((low, plain), "unit may differ")):
         with pytest.raises(DataError, match=f"{part}.*--unit percent"):
             read(*files)
     assert read(low, high, unit="percent") == [[0.005, 0.01], [0.5, 0.01]]
@@ -181,7 +181,9 @@ def test_rows_are_sorted_by_their_tasks(fsf: Fsf, tmp_path: Path) -> None:
     for other in ("later.csv", "t.csv"):
         done = fsf("compare", "A=a.csv", f"B={other}", "--same-tasks")
         assert done.returncode == 2
-        assert other in done.stderr
+        assert "different tasks" in done.stderr
+        with pytest.raises(DataError, match=f"{other}.*column task"):
+            read_accuracies([tmp_path / "a.csv", tmp_path / other], T)
 
 
 def test_an_index_of_pandas_is_no_method_and_a_percent_sign_is_a_unit(tmp_path: Path) -> None:

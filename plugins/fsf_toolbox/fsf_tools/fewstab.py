@@ -92,9 +92,7 @@ def find_images(names: Sequence[str], keys: Sequence[str], source: Path) -> np.n
         places[i] = -2 if fitting else files.get(names[i], -1)
         if places[i] < 0:
             why = "no image of the data is" if places[i] == -1 else "several images of the data are"
-            raise DataError(
-                f"{source}: {why} called {names[i]!r}; the images are {images[0]!r}, ..."
-            )
+            raise DataError(f"{source}: {why} called {names[i]!r}; the first is {images[0]!r}")
     return places
 
 
@@ -158,14 +156,12 @@ def fewstab_tasks(
             support = shot or n_images - (queries or n_images)
             if not 0 < support < n_images or support + (queries or n_images - support) != n_images:
                 raise OptionError(
-                    f"{path}, task {t}: has {n_images} images per class, which --shot ({shot}) and "
-                    f"--queries ({queries}) must add up to; give at least one of them"
+                    f"{path}, task {t}: {n_images} images per class are not --shot {shot} and "
+                    f"--queries {queries}; give one of them, or both if they add up"
                 )
             if (wrong := rows[(rows < 0) | (rows >= len(names))]).size:
-                raise DataError(
-                    f"{path}, task {t}: refers to image {wrong[0]:,}, but {images} has "
-                    f"{len(names):,}, from 0 on"
-                )
+                known = f"{images} has {len(names):,}, from 0 on"
+                raise DataError(f"{path}, task {t}: refers to image {wrong[0]:,}, but {known}")
             yield {
                 "arm": "biased",
                 "attributes": [_PART_OF_SPEECH.sub("", str(text)) for text in attributes],
