@@ -431,7 +431,7 @@ def _unit(columns: Sequence[tuple[Path, _Column]], unit: Unit) -> str:
                 raise DataError(f"{place}: has % signs, but --unit is {unit}")
             if unit == "auto" and not (column.has_percent_signs or _fits_percent(values)):
                 raise DataError(
-                    f"{place}: {low.size:,} of {values.size:,} values above 0 are at most 1, so percent"
+                    f"{place}: {low.size:,} of {values.size:,} values over 0 are at most 1: percent"
                     " and shares may be mixed; correct them, or give --unit percent or --unit share"
                 )
         elif values.size:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.errors import DataError, OptionError
+from fsframework.errors import DataError, OptionError, naming
 from fsframework.interfaces import Dataset
 from fsframework.values import AttributeTable, Texts, check_file, normalize, open_file, text_lines
 
@@ -57,12 +57,13 @@ def fewstab_attributes(path: Path, dataset: Dataset) -> AttributeTable:
             f"file names for each class ({error})"
         ) from None
     keys = Texts.of(dataset.keys)
-    places = find_images(list(rows), keys, path)
+    with naming(path):
+        places = find_images(list(rows), keys)
     origin = {"file": path.name, "detector": "FewSTAB's extract_attributes.py"}
     return AttributeTable.from_words(keys.take(places), rows.values(), origin)
 
 
-def find_images(names: Sequence[str], keys: Sequence[str], source: Path) -> np.ndarray[Any, Any]:
+def find_images(names: Sequence[str], keys: Sequence[str]) -> np.ndarray[Any, Any]:
     """Return int64 ``(n,)``: the image of each key or file name.
 
     A name without a folder is a file name. One root may be missing from all keys, or all names.
@@ -92,7 +93,7 @@ def find_images(names: Sequence[str], keys: Sequence[str], source: Path) -> np.n
         places[i] = -2 if fitting else files.get(names[i], -1)
         if places[i] < 0:
             why = "no image of the data is" if places[i] == -1 else "several images of the data are"
-            raise DataError(f"{source}: {why} called {names[i]!r}; the first is {images[0]!r}")
+            raise DataError(f"{why} called {names[i]!r}; the first is {images[0]!r}")
     return places
 
 

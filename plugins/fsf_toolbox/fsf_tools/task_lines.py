@@ -87,12 +87,13 @@ def import_tasks(
     try:
         keys = [[task["support"], task["query"]] for task in tasks]
         flat = [key for task in keys for part in task for row in part for key in row]
-        places = iter(find_images(flat, pool.keys, images or source).tolist())
+        with naming(images or source):
+            places = iter(find_images(flat, pool.keys).tolist())
         with naming(source):
             parts = [[[[next(places) for _ in row] for row in part] for part in t] for t in keys]
             support, query = ([task[i] for task in parts] for i in (0, 1))
             labels = [[int(pool.labels[row[0]]) for row in task] for task in support]
-            for t, (task, own) in enumerate(zip(tasks, labels, strict=True), start=1):
+            for t, (task, own) in enumerate(zip(tasks, labels, strict=True)):
                 classes = [pool.class_names[label] for label in own]
                 if (task.get("classes") or classes) != classes:
                     raise DataError(f"task {t}: classes are {task['classes']}, images of {classes}")
@@ -100,21 +101,20 @@ def import_tasks(
                 pool, labels, support, query,
                 sampler="imported", options={"file": source.name}, seed=0,
             )  # fmt: skip
-        named = [task.get("attributes") or [None] * drawn.n_way for task in tasks]
-        words = sorted({normalize(word) for task in named for word in task if word})
-        code: dict[Any, int] = {word: i for i, word in enumerate(words)}
-        attribute = [[code[normalize(w)] if w else -1 for w in task] for task in named]
-        relaxed = [task.get("relaxed") or [False] * drawn.n_way for task in tasks]
-        result = dataclasses.replace(
-            drawn,
-            attribute=np.array(attribute),
-            relaxed=np.array(relaxed),
-            words=tuple(words),
-            arm=tasks[0].get("arm") or "",
-            placebo=bool(tasks[0].get("placebo")),
-        )
+            named = [task.get("attributes") or [None] * drawn.n_way for task in tasks]
+            words = sorted({normalize(word) for task in named for word in task if word})
+            code: dict[Any, int] = {word: i for i, word in enumerate(words)}
+            attribute = [[code[normalize(w)] if w else -1 for w in task] for task in named]
+            relaxed = [task.get("relaxed") or [False] * drawn.n_way for task in tasks]
+            result = dataclasses.replace(
+                drawn,
+                attribute=np.array(attribute),
+                relaxed=np.array(relaxed),
+                words=tuple(words),
+                arm=tasks[0].get("arm") or "",
+                placebo=bool(tasks[0].get("placebo")),
+            )
+            result.verify(pool)
     except (IndexError, TypeError, ValueError) as error:
         raise DataError(f"{source}: the tasks have no common shape ({error})") from None
-    with naming(source):
-        result.verify(pool)
     return result

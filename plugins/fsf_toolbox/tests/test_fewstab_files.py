@@ -154,7 +154,7 @@ def test_task_files_that_do_not_fit(
         ("/x/y/{c}/", None, None),
         ("f/", None, "'f/n010.png'"),
         ("f/{c}/g/", None, "'f/n01/g/n010.png'"),
-        ("{c}/", ["n02", "n01", "n03"], "t.jsonl: task 1: classes"),
+        ("{c}/", ["n02", "n01", "n03"], "t.jsonl: task 0: classes"),
     ],
 )
 def test_lines_of_tasks_name_images_and_their_classes(
