@@ -455,8 +455,7 @@ def _fits_percent(values: FloatArray) -> bool:
     low, high = values[values <= 1 + _ROUNDING], np.unique(values[values > 1 + _ROUNDING])
     if not low.size or low.size > _MOST_LOW * values.size or high[0] > _FAR * low.max():
         return not low.size
-    percent = np.concatenate([high, low])
-    counts = percent * np.arange(1, _MOST_QUERIES + 1)[:, None] / 100
+    counts = np.concatenate([high, low]) * np.arange(1, _MOST_QUERIES + 1)[:, None] / 100
     is_count = np.abs(counts - np.rint(counts)) < _COUNT_ROUNDING
     fits_high = is_count[:, : high.size].all(1)
     return bool(fits_high.any() and is_count[fits_high.argmax(), high.size :].all())
@@ -488,13 +487,11 @@ def _check_sets(read: Sequence[TaskAccuracies]) -> None:
     seen: dict[tuple[str, str], Path] = {}
     for one in read:
         first = sets.setdefault(one.task_set, one)
-        sizes = len(one.values), len(first.values)
-        if sizes[0] != sizes[1] or one.tasks != first.tasks:
-            other = f"{sizes[1]}" if sizes[0] != sizes[1] else "others in its column task"
+        if (len(one.values), one.tasks) != (len(first.values), first.tasks):
             raise DataError(
-                f"{one.source}: {sizes[0]} accuracies for the tasks {one.task_set!r}, but "
-                f"{first.source} has {other}; files of one set of tasks must have the same tasks "
-                "(0, 1, ... without a column task)"
+                f"{one.source}: {len(one.values)} accuracies for the tasks {one.task_set!r}, but "
+                f"{first.source} has {len(first.values)}; their number and their column task (0, "
+                "1, ... if there is none) must be equal"
             )
         earlier = seen.setdefault((one.method, one.task_set), one.source)
         if earlier != one.source:
