@@ -8,22 +8,7 @@ from dataclasses import dataclass, field
 
 from PIL import Image
 
-from fsf_datasets._splits import split_name
-
-__all__ = ["Found", "Pictures", "split_of_name"]
-
-_SPLIT_NAMES = {"training": "train", "testing": "test"}
-
-
-def split_of_name(name: str) -> str | None:
-    """Return the split that the name of a folder or file means; ``None`` for any other name.
-
-    >>> split_of_name("Validation"), split_of_name("training"), split_of_name("trained")
-    ('val', 'train', None)
-    """
-    lower = name.casefold()
-    found = _SPLIT_NAMES.get(lower, split_name(lower))
-    return found if found in ("train", "val", "test") else None
+__all__ = ["Found", "Pictures"]
 
 
 class Pictures:

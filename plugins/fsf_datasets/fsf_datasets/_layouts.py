@@ -12,9 +12,10 @@ from fnmatch import fnmatchcase
 from fsf_datasets._arrays import find_cifar, find_pickles
 from fsf_datasets._class_names import ClassNames
 from fsf_datasets._declaration import Layout, placeholders
-from fsf_datasets._found import Found, split_of_name
+from fsf_datasets._found import Found
 from fsf_datasets._messages import counted, first_few, quoted
 from fsf_datasets._patterns import search_names
+from fsf_datasets._splits import split_of_name
 from fsf_datasets._tables import is_missing, label_fault, table_lines
 from fsf_datasets._trees import Tree
 from fsf_datasets.file_names import is_image

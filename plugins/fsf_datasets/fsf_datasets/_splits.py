@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +15,34 @@ from fsf_datasets._tables import is_missing, read_table
 from fsframework.interfaces import DataError, OptionError
 from fsframework.values import parse_json, read_file
 
-__all__ = ["SplitOptions", "Splits", "disjoint", "split_name"]
+__all__ = ["SplitOptions", "Splits", "disjoint", "split_name", "split_of_name"]
 
 _SPLITS = ("train", "val", "test")
-_OTHER_NAMES = {"valid": "val", "validation": "val"}
+_OTHER_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
 Splits = dict[str, tuple[str, ...]]
 
 
 def split_name(name: str) -> str:
-    """Return this project's name of a split: ``valid`` and ``validation`` become ``val``."""
-    return _OTHER_NAMES.get(name, name)
+    """Return this project's name of a split, and any other name without spaces around it.
+
+    >>> split_name("Validation"), split_name("TEST "), split_name("Fold 1")
+    ('val', 'test', 'Fold 1')
+    """
+    plain = unicodedata.normalize("NFC", name).strip()
+    return _OTHER_NAMES.get(plain.casefold(), plain)
+
+
+def split_of_name(name: str) -> str | None:
+    """Return the split that the name of a folder or file means; ``None`` for any other name.
+
+    >>> split_of_name("Validation"), split_of_name("training"), split_of_name("trained")
+    ('val', 'train', None)
+    """
+    return _OTHER_NAMES.get(name.strip().casefold())
 
 
 @dataclass(frozen=True)
@@ -63,7 +82,7 @@ class SplitOptions:
             DataError: the file names a class that does not exist; the message names both.
         """
         if self.split is not None:
-            named = _read(self.split)
+            named = _read(self.split, class_names)
             _demand_known(named, class_names, self.split, where)
         elif given is not None:
             named = given
@@ -106,8 +125,10 @@ def _counts(n_classes: int, fractions: Sequence[float]) -> list[int]:
     return [counts[split] for split in _SPLITS]
 
 
-def _read(file: Path) -> Splits:
+def _read(file: Path, class_names: Sequence[str]) -> Splits:
     """Read a split from a JSON or CSV file, depending on the file extension.
+
+    Names are in Unicode NFC, and without the spaces around them unless a class has these.
 
     Raises:
         DataError: the file is missing or damaged, or puts a class into two splits.
@@ -116,7 +137,9 @@ def _read(file: Path) -> Splits:
     reader = readers.get(file.suffix.lower())
     if reader is None:
         raise DataError(f"{file}: the name of a split file must end in .json or .csv")
-    return disjoint(reader(file), str(file))
+    known = set(class_names)
+    pairs = [(unicodedata.normalize("NFC", name), split) for name, split in reader(file)]
+    return disjoint([(n if n in known else n.strip(), split) for n, split in pairs], str(file))
 
 
 def _from_json(file: Path) -> list[tuple[str, str]]:
@@ -136,10 +159,10 @@ def _from_json(file: Path) -> list[tuple[str, str]]:
 
 def _from_csv(file: Path) -> list[tuple[str, str]]:
     table = read_table(file, ["split"])
-    columns = table.columns
+    columns = {name.casefold(): cells for name, cells in table.columns.items()}
     names = columns.get("class") or columns.get("label")
     if names is None:
-        raise DataError(f"{file}: row 1 must name a column class or label, not {[*columns]}")
+        raise DataError(f"{file}: row 1 must name a column class or label, not {[*table.columns]}")
     for row, name in zip(table.rows.tolist(), names, strict=True):
         if is_missing(name):
             raise DataError(f"{file}: row {row} has a missing class: {name!r}")

@@ -99,19 +99,21 @@ _READERS: dict[str, tuple[str, Callable[[Iterable[str]], Iterator[list[str]]]]] 
 }
 
 
-def read_table(file: Path, needed: Sequence[str]) -> Table:
+def read_table(file: Path, needed: Sequence[str], known: Sequence[str] = ()) -> Table:
     """Read a CSV file that has the ``needed`` columns; spaces around cells are removed.
 
     A first column without a name, the index that pandas writes, is left out. A needed column may
-    have another usual name, in any letter case, if it is the only one.
+    have another usual name, in any letter case, if it is the only one; the letter case of
+    ``known`` columns, which may be missing, is ignored.
 
     Raises:
         DataError: the file or a column is missing, or rows are wrong; the message lists the first
             of them.
     """
-    columns, rows, faults = read_csv(file, functools.partial(_names_of, needed=needed, file=file))
+    naming = functools.partial(_names_of, needed=needed, known=known, file=file)
+    columns, rows, faults = read_csv(file, naming)
     header = [*columns]
-    names = _names_of(header, needed, file)
+    names = naming(header)
     columns = {names.get(name, name): columns[name] for name in header if name}
     faults |= _faults({name: columns[name] for name in needed}, rows)
     if faults:
@@ -133,7 +135,7 @@ class _ImageList(msgspec.Struct):
 _LISTED_SPLITS = {"base": "train", "val": "val", "novel": "test"}
 
 
-def read_image_lists(file: Path, needed: Sequence[str]) -> Table:
+def read_image_lists(file: Path, needed: Sequence[str], _known: Sequence[str] = ()) -> Table:
     """Read a file list of CloserLookFewShot, or all three if it is one of them.
 
     Args:
@@ -174,8 +176,10 @@ def read_image_lists(file: Path, needed: Sequence[str]) -> Table:
     return Table({name: Texts(cells) for name, cells in columns.items()}, rows)
 
 
-def _names_of(header: Sequence[str], needed: Sequence[str], file: Path) -> dict[str, str]:
-    """Return the needed names of the columns that have another name.
+def _names_of(
+    header: Sequence[str], needed: Sequence[str], known: Sequence[str], file: Path
+) -> dict[str, str]:
+    """Return the needed and known names of the columns that have another name.
 
     Raises:
         DataError: a needed column is missing, or a name is missing or appears twice.
@@ -198,6 +202,11 @@ def _names_of(header: Sequence[str], needed: Sequence[str], file: Path) -> dict[
             raise DataError(f"{file}: column {number} has no name in row 1")
         if name in header[: number - 1]:
             raise DataError(f"{file}: row 1 names the column {reprlib.repr(name)} twice")
+    for wanted in known:
+        same = [name for name in header if name.casefold() == wanted]
+        if len(same) > 1:
+            raise DataError(f"{file}: row 1 names the column {wanted} twice: {first_few(same)}")
+        names |= dict.fromkeys(same, wanted)
     return names
 
 

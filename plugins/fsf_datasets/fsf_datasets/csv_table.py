@@ -25,11 +25,12 @@ __all__ = ["CsvTable"]
 class CsvTable(ImageFileDataset):
     """Image files listed in a CSV file with the columns ``path`` and ``label``.
 
-    Paths are relative to ``root``. A column ``split`` (``train``, ``val``, ``test`` or another
-    name; ``valid`` and ``validation`` mean ``val``; empty means no split) assigns the class of each
-    row to a split, unless the option ``split`` is given. All other columns are metadata; a
-    first one without a name, the index that pandas writes, is ignored. The text is UTF-8; spaces
-    around cells and empty lines are ignored. The images need not exist until they are read.
+    Paths are relative to ``root``. A column ``split`` (``train``, ``val``, ``test`` in any letter
+    case, ``training``, ``validation``, ``testing`` or another name; empty means no split) assigns
+    the class of each row to a split, unless the option ``split`` is given. All other columns are
+    metadata; a first one without a name, the index that pandas writes, is ignored, and so is the
+    letter case of ``split`` and ``words``. The text is UTF-8; spaces around cells and empty lines
+    are ignored. The images need not exist until they are read.
 
     A path may have the letter case, the Unicode form and the backslashes of another system, and an
     absolute one that does not exist here may begin above ``root``. The file lists of
@@ -77,7 +78,7 @@ class CsvTable(ImageFileDataset):
         options = SplitOptions(self.split, split_fractions, split_seed)
 
         read = read_image_lists if self.path.suffix.lower() == ".json" else read_table
-        table = read(self.path, ["path", "label"])
+        table = read(self.path, ["path", "label"], ["split", "words"])
         columns, self._rows = table.columns, table.rows
         paths = self.keys = _plain(columns.pop("path"))
         self.labels, self.class_names = _codes(columns.pop("label"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +15,9 @@ import numpy as np
 
 from fsf_datasets._decoding import check_pixel_range
 from fsf_datasets._image_files import ImageFileDataset, files_digest
-from fsf_datasets._messages import first_few, quoted
+from fsf_datasets._messages import counted, first_few, quoted
 from fsf_datasets._patterns import compiled, search_names
-from fsf_datasets._splits import SplitOptions, disjoint, split_name
+from fsf_datasets._splits import SplitOptions, disjoint, split_of_name
 from fsf_datasets._tables import label_fault
 from fsf_datasets._trees import images_of, open_tree
 from fsf_datasets.file_names import natural
@@ -25,7 +26,6 @@ from fsframework.values import digest_of
 
 __all__ = ["Folder"]
 
-_SPLIT_FOLDERS = frozenset({"train", "val", "test"})
 _NO_LABEL = "(no label)"
 """Stands for the class of images without labels."""
 
@@ -38,8 +38,10 @@ class Folder(ImageFileDataset):
     and files of other types are ignored. A key is the path of the file relative to ``path``.
 
     Splits come from the file ``split`` if given. Otherwise, if the top folders are ``train``,
-    ``val`` (or ``valid``, ``validation``) and ``test``, or two of these, they are the splits and
-    their names are not part of the class. Otherwise the splits are drawn.
+    ``val`` (or ``valid``, ``validation``) and ``test``, or two of these, in any letter case, they
+    are the splits and their names are not part of the class. If only some folders have such names,
+    or those within classes do, the data are refused; one beside several others is a class.
+    Otherwise the splits are drawn.
 
     With ``labels="none"`` the images of the split ``train`` have no labels, for methods that learn
     without: those in the top folder ``train`` if there are such folders, else all images. Folders
@@ -104,7 +106,10 @@ class Folder(ImageFileDataset):
 
         self._tree = open_tree(self.path)
         self.keys = self._files = images_of(self._tree)
-        found = _arranged(self.keys, self.path, splits=self.split is None, labels=labels)
+        free = self.split is not None  # names of folders mean nothing
+        found = _arranged(self.keys, self.path, splits=not free, labels=labels)
+        if not free:
+            _require_plain_classes(found, levels, self.path)
         named = {folder: "/".join(parts[:levels]) for folder, parts in found.own.items()}
         classes = [named[folder] for folder in found.folders]
         given = None
@@ -154,6 +159,10 @@ class Folder(ImageFileDataset):
                 f"separate classes because they are nested deeper than others: {quoted(deeper)}; "
                 f"levels={usual} merges them into the folder above"
             )
+        inside = [n for n in self.class_names if "/" in n and split_of_name(n.partition("/")[0])]
+        if inside and self.split is None:
+            classes = counted(len(inside), "class")
+            found.append(f"{classes} in a folder named as a split: {quoted(inside)}")
         return found
 
 
@@ -191,11 +200,18 @@ def _arranged(
         in_splits = splits and _are_splits(folders)
         cut = int(in_splits)
         return _Arrangement(folders, {f: f[cut:] for f in dict.fromkeys(folders)}, in_splits)
-    folders = [tuple(_above(key).split("/")) for key in keys]
-    tops = {split_name(folder[0]) for folder in folders}
-    if not (tops <= _SPLIT_FOLDERS and "train" in tops and len(tops) > 1):
+    folders = _without_common([tuple(_above(key).split("/")) for key in keys], 1)
+    tops = {split_of_name(folder[0]) for folder in folders}
+    if not (None not in tops and "train" in tops and len(tops) > 1):
+        held_out = {key for key in keys for part in key.split("/")[:-1] if _is_held_out(part)}
+        if held_out:
+            raise DataError(
+                f"{root}: with labels=none all images would be for training, also those of another "
+                f"split: {quoted(sorted(held_out))}; move or rename that folder, or put all others "
+                "into a folder train beside it"
+            )
         return _Arrangement([()] * len(keys), {(): (_NO_LABEL,)}, in_splits=False)
-    folders = [() if folder[0] == "train" else folder for folder in folders]
+    folders = [() if split_of_name(folder[0]) == "train" else folder for folder in folders]
     if loose := [k for k, folder in zip(keys, folders, strict=True) if len(folder) == 1]:
         raise DataError(
             f"{root}: each image must be in the folder of its class, unlike {quoted(loose)}; only "
@@ -217,22 +233,66 @@ def _class_folders(keys: Sequence[str], root: Path) -> list[tuple[str, ...]]:
         DataError: images are in the root itself, where no folder names their class.
     """
     # One tuple per folder, not per image.
-    parts = {above: tuple(above.split("/")) for above in {_above(key) for key in keys}}
-    if "" in parts:
+    aboves = [*dict.fromkeys(map(_above, keys))]
+    if "" in aboves:
         loose = [key for key in keys if "/" not in key]
         raise DataError(
             f"{root}: each image must be in the folder of its class, unlike {quoted(loose)}"
         )
-    depth, deepest = 0, min(map(len, parts.values())) - 1
-    while depth < deepest and len({folder[depth] for folder in parts.values()}) == 1:
-        depth += 1
-    short = {above: folder[depth:] for above, folder in parts.items()}
+    parts = _without_common([tuple(above.split("/")) for above in aboves], 1)
+    short = dict(zip(aboves, parts, strict=True))
     return [short[_above(key)] for key in keys]
 
 
+def _without_common(folders: Sequence[tuple[str, ...]], least: int) -> list[tuple[str, ...]]:
+    """Return folders without the leading ones common to all, but at least ``least`` of each."""
+    distinct = {*folders}
+    depth, deepest = 0, min(map(len, distinct)) - least
+    while depth < deepest and len({folder[depth] for folder in distinct}) == 1:
+        depth += 1
+    return [folder[depth:] for folder in folders]
+
+
 def _are_splits(folders: Sequence[tuple[str, ...]]) -> bool:
-    tops = {split_name(folder[0]) for folder in folders}
-    return tops <= _SPLIT_FOLDERS and len(tops) > 1 and all(len(folder) > 1 for folder in folders)
+    tops = {split_of_name(folder[0]) for folder in folders}
+    return None not in tops and len(tops) > 1 and all(len(folder) > 1 for folder in folders)
+
+
+def _is_held_out(name: str) -> bool:
+    return split_of_name(name) in ("val", "test")
+
+
+def _require_plain_classes(found: _Arrangement, levels: int | None, root: Path) -> None:
+    """Refuse folders of classes of which some are named as splits.
+
+    A single such folder is a class if its neighbours are several, or have no folders inside either.
+
+    Raises:
+        DataError: there are such folders.
+    """
+    inside: dict[tuple[str, ...], dict[str, bool]] = defaultdict(dict)
+    for parts in found.own.values():
+        for depth, name in enumerate(parts[:levels]):
+            inside[parts[:depth]][name] = inside[parts[:depth]].get(name, False) or (
+                len(parts) > depth + 1
+            )
+    for above, names in inside.items():
+        splits = [name for name in names if split_of_name(name)]
+        alone = len(splits) == 1 and (len(names) != 2 or not any(names.values()))
+        if splits and not alone:
+            place, least = (
+                ("", "")
+                if not above
+                else (
+                    f" in {'/'.join(above)!r}",
+                    f", leave them out of the class by levels={len(above)}",
+                )
+            )
+            raise DataError(
+                f"{root}: folders{place} are named as splits, {quoted(splits)}, but not every "
+                "folder beside them is a top folder of a split with folders of classes inside; move or "
+                f"rename folders{least}, or assign classes to splits by a file split"
+            )
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

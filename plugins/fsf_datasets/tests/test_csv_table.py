@@ -50,6 +50,11 @@ def test_columns_become_labels_splits_and_metadata(read: Read) -> None:
 def test_where_splits_come_from(read: Read, tmp_path: Path) -> None:
     named = read("path,label,split\n1.png,a,base\n2.png,b,novel\n")
     assert named.splits == {"base": ("a",), "novel": ("b",)}
+    spelt = read("Path,label,Split,WORDS\n1.png,a,Train,x\n2.png,b,training,\n3.png,c,TEST,\n")
+    assert spelt.splits == {"train": ("a", "b"), "test": ("c",)}
+    assert [*spelt.metadata] == ["words"]
+    with pytest.raises(DataError, match="column split twice"):
+        read("path,label,Split,split\n1.png,a,train,test\n")
     drawn = read("path,label\n" + "".join(f"{i}.png,class{i % 10}\n" for i in range(20)))
     assert [len(drawn.splits[split]) for split in ("train", "val", "test")] == [6, 1, 3]
     other = CsvTable(path=drawn.path, split_seed=4)

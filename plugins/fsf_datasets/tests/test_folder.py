@@ -79,6 +79,43 @@ def test_folders_named_as_splits(images: Images, tmp_path: Path) -> None:
     assert Folder(path=root, split=split, levels=2).splits == {"test": ("test/crow", "train/crow")}
 
 
+@pytest.mark.parametrize(
+    ("files", "options", "splits"),
+    [
+        ("Train/a Test/b", {}, {"train": ("a",), "test": ("b",)}),
+        ("o/TRAINING/a o/Testing/b o/Validation/c", {}, 
+         {"train": ("a",), "test": ("b",), "val": ("c",)}),
+        ("train/x bus/x car/x", {"levels": 1}, None),
+        ("test cat", {}, None),
+        ("a/train a/test b/train b/test", {"levels": 1}, None),
+        ("Train/a Test/a", {}, "'a' is in"),
+        ("Train/a Test/b extra/c", {}, "Test.*Train"),
+        ("train/a holdout/b", {}, "train"),
+        ("train/a val", {}, "train.*val"),
+        ("train Test bus", {}, "Test.*train"),
+        ("a/train a/test b/train b/test", {}, "in 'a'.*levels=1"),
+        ("data/Train/a data/Test/b c", {}, "in 'data'"),
+        ("Train/a Test/b extra/c", {"labels": "none"}, "Test/b"),
+        ("cat/train cat/test", {"labels": "none"}, "cat/test"),
+        ("train bus", {"labels": "none"}, {"train": ("(no label)",)}),
+        ("o/Train/a o/Test/b", {"labels": "none"}, {"train": ("(no label)",), "test": ("b",)}),
+    ],
+)  # fmt: skip
+def test_folders_named_as_splits_are_splits_or_refused(
+    images: Images, files: str, options: dict[str, Any], splits: Any
+) -> None:
+    root = images(*(f"{folder}/1.png" for folder in files.split()))
+    if isinstance(splits, str):
+        with pytest.raises(DataError, match=splits):
+            Folder(path=root, **options)
+        return
+    data = Folder(path=root, **options)
+    if splits is None:  # they are classes
+        assert set(data.class_names) == {folder.split("/")[0] for folder in files.split()}
+    else:
+        assert data.splits == splits
+
+
 def test_names_that_differ_only_in_unicode_form(images: Images) -> None:
     root = images(*(unicodedata.normalize(form, "Käse") + "/1.png" for form in ("NFC", "NFD")))
     if len(list(root.iterdir())) == 1:

@@ -177,6 +177,8 @@ def test_split_options_out_of_range(animals: Path, options: dict[str, Any]) -> N
         ("s.json", json.dumps({"train": ["dog", "ant"], "validation": ["bee"], "test": ["elk"]})),
         ("s.csv", "class,split\nant,train\nbee,valid\n\nant,train\nelk,test\ndog,train\n"),
         ("s.csv", "label,split\nelk,test\ndog,train\nant,train\nbee,val\n"),
+        ("s.csv", "Class,SPLIT\nelk,Test\ndog,Training\nant,train\nbee,VAL\n"),
+        ("s.json", json.dumps({"Train": ["dog ", "ant"], "Val": ["bee"], "TESTING": ["elk"]})),
     ],
 )
 def test_split_files(animals: Path, tmp_path: Path, name: str, text: str) -> None:

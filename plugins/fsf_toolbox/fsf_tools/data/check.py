@@ -192,7 +192,8 @@ def _hints(opened: Component, detected: Mapping[str, str], *, wordless: bool) ->
         now = "are measured in the pixels" if detected else "are missing, so no tasks are biased"
         yield f"words {now}; --attributes words.csv takes yours, --detector NAME others"
     names = opened.create().class_names
-    if opened.options.get("levels", 0) is None and all("/" in name for name in names):
+    nested = opened.options.get("levels", 0) is None and all("/" in name for name in names)
+    if nested and opened.options.get("split") is None:
         yield (
             f"class names are paths of folders, such as {names[0]!r}; -o dataset.levels=1 makes "
             "the first folder the class and the rest its context"
