@@ -20,17 +20,35 @@ PixelRange = tuple[float, float]
 MOST_BYTES = 1 << 29
 """Size of an encoded image."""
 
-_MOST_PIXELS = 89_478_485
-"""The number of pixels above which Pillow suspects a decompression bomb."""
+_MOST_PIXELS = 178_956_970
+"""The number of pixels above which Pillow refuses a file as a decompression bomb."""
 
 _FORMATS = ("PNG", "JPEG", "BMP", "DIB", "WEBP", "GIF", "PPM", "TIFF", "JPEG2000") + (
     ("AVIF",) if tuple(map(int, __version__.split(".")[:2])) >= (11, 3) else ()
 )
 """The formats of the file extensions. Pillow knows others, of which some start another program."""
 
-_SCALED_FORMATS = ("PPM", "JPEG2000")
-"""The formats that state the range of their values, which Pillow scales to 16 bits."""
+_KINDS = {
+    b"version https://git-lfs": "a pointer of Git LFS, not the image; run git lfs pull",
+    b"/annex/objects/": "a pointer of git-annex, not the image; run git annex get",
+    b"%!PS": "EPS, a format that is not read",
+    b"\0\0\1\0": "an icon",
+    b"PK\3\4": "a zip archive",
+    b"%PDF": "PDF, a format that is not read",
+    b"P7\n": "PAM, a format that is not read",
+    b"II*\0": "a TIFF of a kind that is not read, or damaged",
+    b"MM\0*": "a TIFF of a kind that is not read, or damaged",
+    b"\x89PNG": "a damaged PNG",
+    b"\xff\xd8\xff": "a damaged JPEG",
+    b"GIF8": "a damaged GIF",
+    b"RIFF": "a damaged WebP",
+    b"BM": "a damaged BMP",
+}
+"""What a file is, by its first bytes."""
 
+_SAVE = "save it with 8 bits"
+_MOST_8_BITS = 255
+_MOST_HEADER = 1 << 16
 _WHITE = 65535
 _LEAST_HIGHEST = 1 << 14
 """What the highest 16-bit value must reach; cameras give 10, 12 or 14 bits."""
@@ -99,7 +117,12 @@ def decode(
     except RangeError:
         raise
     except UnidentifiedImageError:
-        raise ValueError(f"none of the formats {', '.join(_FORMATS)}") from None
+        stream.seek(0)
+        kind = _kind_of(stream.read(64))
+        kind = f"it is {kind}" if kind else f"none of the formats {', '.join(_FORMATS)}"
+        raise ValueError(kind) from None
+    except Image.DecompressionBombError:
+        raise ValueError(f"it has more than {_MOST_PIXELS:,} pixels, the most read") from None
     except ValueError:
         # Pillow refuses sound PNG files whose texts or profile are larger than its limits.
         stream.seek(0)
@@ -120,6 +143,23 @@ def _decoded(stream: BinaryIO, min_size: int | None, pixel_range: PixelRange | N
         return _to_rgb(image, pixel_range)
 
 
+def _kind_of(head: bytes) -> str:
+    """Return what a file that is no readable image is, by its first bytes; empty if unknown."""
+    if not head.strip(b"\0"):
+        return "filled with zeros" if head else "empty"
+    if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
+        return (
+            "SVG, a format that is not read"
+            if b"<svg" in head.lower()
+            else "text such as HTML, not an image"
+        )
+    if head[4:8] == b"ftyp":
+        return (
+            "HEIC or a like format, which is not read" if b"avif" not in head else "a damaged AVIF"
+        )
+    return next((kind for start, kind in _KINDS.items() if head.startswith(start)), "")
+
+
 def _without_texts(chunks: bytes) -> bytes:
     """Return a PNG file without its texts and colour profile; ``chunks`` follow its signature."""
     kept, start = [_PNG], 0
@@ -132,15 +172,26 @@ def _without_texts(chunks: bytes) -> bytes:
 
 
 def _to_rgb(image: Image.Image, pixel_range: PixelRange | None) -> Image.Image:
-    # Pillow reads 16-bit colours as their upper 8 bits; once loaded, an image does not tell.
-    halved = ";16" in str(image.tile) and not image.mode.startswith("I")
-    inverted = getattr(image, "tag_v2", {}).get(262) == 0  # "white is zero", which Pillow ignores
+    # Pillow reads 16-bit colours as their upper 8 bits, and scales values to the maximum that the
+    # header states; once loaded, an image does not tell.
+    tags = getattr(image, "tag_v2", {})
+    white = _stated_white(image)
+    wide = white > _MOST_8_BITS and not image.mode.startswith("I")
+    if tags and 2 in tags.get(339, ()) and image.mode not in ("I", "F"):
+        raise ValueError("its values are signed, of 8 bits; save it with values from 0 to 255")
+    if wide and tags.get(284) == 2 and image.tile[0][0] == "raw":
+        raise ValueError(
+            "its colours of 16 bits are stored as separate planes, uncompressed; save it with "
+            "8 bits, or with the colours of each pixel together"
+        )
     image.load()
     ImageOps.exif_transpose(image, in_place=True)
     if image.mode == "F" or image.mode.startswith("I"):
-        image = _scaled(image, pixel_range, inverted=inverted)
-    elif halved:
-        _require_full_range(image, pixel_range)
+        image = _scaled(image, pixel_range, white)
+    elif wide:
+        _require_full_range(image, pixel_range, white)
+    elif image.format in ("BMP", "DIB") and image.getextrema()[3:] == ((0, 0),):
+        image = image.convert("RGB")  # of many programs the fourth byte means nothing
     if image.has_transparency_data:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
@@ -148,17 +199,37 @@ def _to_rgb(image: Image.Image, pixel_range: PixelRange | None) -> Image.Image:
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def _scaled(image: Image.Image, pixel_range: PixelRange | None, *, inverted: bool) -> Image.Image:
+def _stated_white(image: Image.Image) -> int:
+    """Return the value of white that a header states, 65535 if it states none."""
+    if image.format == "PPM":
+        args = image.tile[0][3]
+        return int(args[-1]) if isinstance(args, tuple) and image.mode != "F" else _WHITE
+    if image.format == "JPEG2000":
+        assert image.fp is not None
+        image.fp.seek(0)
+        start = image.fp.read(_MOST_HEADER).find(b"\xff\x4f\xff\x51")
+        image.fp.seek(start + 42)  # the precision of the first component, less 1
+        return (2 << (image.fp.read(1)[0] & 0x7F)) - 1
+    bits = max(getattr(image, "tag_v2", {}).get(258, (8,)))
+    wide = bits > 8 or ";16" in str(image.tile) or image.mode.startswith("I")
+    return _WHITE if wide else _MOST_8_BITS
+
+
+def _scaled(image: Image.Image, pixel_range: PixelRange | None, white: int) -> Image.Image:
     """Return an image of 16-bit or 32-bit values as 8-bit grey."""
-    values = np.asarray(image, np.float64 if image.mode == "I" else np.float32)
+    tags = getattr(image, "tag_v2", {})
+    values = np.asarray(image)
+    if tags.get(258) == (32,) and tags.get(339, (1,)) == (1,):
+        values = values.view(np.uint32)  # which Pillow reads as signed
+    values = values.astype(np.float32 if image.mode == "F" else np.float64) * (white / _WHITE)
     lowest, highest = float(values.min()), float(values.max())
     if not math.isfinite(lowest + highest):
         raise ValueError("it has values that are not finite numbers")
     is_16_bit = image.mode.startswith("I;16") or image.format in ("PNG", "PPM")
     if pixel_range is None and is_16_bit and image.mode != "F":
-        if 0 < highest < _LEAST_HIGHEST and image.format not in _SCALED_FORMATS:
+        if 0 < highest < _LEAST_HIGHEST and white == _WHITE:
             raise _too_dark(int(highest), (1 << int(highest).bit_length()) - 1)
-        pixel_range = (0, _WHITE)
+        pixel_range = (0, white)
     elif pixel_range is None:
         kind = "floats" if image.mode == "F" else "32-bit integers"
         raise RangeError(
@@ -168,19 +239,26 @@ def _scaled(image: Image.Image, pixel_range: PixelRange | None, *, inverted: boo
         )
     low, high = pixel_range
     grey = np.rint(((values - low) * (255 / (high - low))).clip(0, 255)).astype(np.uint8)
-    return Image.fromarray(255 - grey if inverted else grey)
+    if tags.get(262) == 0:  # "white is zero", which Pillow ignores
+        grey = 255 - grey
+    if isinstance(transparent := image.info.get("transparency"), int):
+        grey[values == transparent] = 255
+    return Image.fromarray(grey)
 
 
-def _require_full_range(image: Image.Image, pixel_range: PixelRange | None) -> None:
+def _require_full_range(image: Image.Image, pixel_range: PixelRange | None, white: int) -> None:
     """Refuse 16-bit colours that are too dark, or of which another range is to be shown."""
-    if pixel_range not in (None, (0, _WHITE)):
-        raise ValueError(
-            f"colours of 16 bits are read only from 0 to {_WHITE:,}; save it with 8 bits"
-        )
+    if pixel_range not in (None, (0, white)):
+        raise ValueError(f"colours of 16 bits are read only from 0 to {white:,}; {_SAVE}")
     colours = image.convert("RGB").getextrema() if "A" in image.getbands() else image.getextrema()
-    highest = int(np.max(colours)) * 257
-    if pixel_range is None and 0 < highest < _LEAST_HIGHEST:
-        raise _too_dark(highest, _WHITE)  # of colours, no other range can be read
+    # Pillow rounds the values of PPM, and cuts off the lower 8 bits of others.
+    near = (int(np.max(colours)) + (image.format != "PPM")) * 256
+    if pixel_range is None and white == _WHITE and 256 < near <= _LEAST_HIGHEST:
+        top = (1 << (near - 1).bit_length()) - 1
+        raise ValueError(
+            f"its 16-bit colours end near {near - 1:,} of {white:,}, as of a camera with fewer "
+            f"bits, and would be dark; scale them from 0..{top} to 8 bits"
+        )
 
 
 def _too_dark(highest: int, white: int) -> RangeError:

@@ -186,6 +186,10 @@ class Tree(ABC):
     def place(self, name: str) -> str:
         """Return the location of a file for messages."""
 
+    def folded_place(self, name: str) -> str:
+        """Return a text that is the same for all spellings of a file, and perhaps of others."""
+        return folded(name)
+
     def local(self, name: str) -> Path | None:
         """Return the path of a file that can be read in parts; ``None`` if it has no path."""
         return None
@@ -209,6 +213,7 @@ class FolderTree(Tree):
         self._prefix = os.path.join(root, "")  # noqa: PTH118 - a Path per file would cost seconds
         self._written: dict[str, str] = {}
         self._listings: dict[str, dict[str, list[str]]] = {}
+        self._real_folders: dict[str, str] = {}
         folders: set[str] = set()
         found = list(walk_files(root, folders)) if walk else []
         self.names = self._in_one_form(found)
@@ -288,6 +293,13 @@ class FolderTree(Tree):
         """Return the path of a file."""
         self._stat(name)  # finds another spelling
         return self._path(name)
+
+    def folded_place(self, name: str) -> str:
+        """Return the real path of the folder of a file and its folded name."""
+        folder, _, file = name.rpartition("/")
+        if folder not in self._real_folders:
+            self._real_folders[folder] = os.path.realpath(self.place(folder))
+        return f"{self._real_folders[folder]}/{folded(file)}"
 
     def local(self, name: str) -> Path | None:
         """Return the path of a file."""
@@ -564,7 +576,7 @@ def _name_in_archive(member: zipfile.ZipInfo) -> str:
 
     Some programs on Windows separate folders by backslashes.
     """
-    name = member.filename if "/" in member.filename else member.filename.replace("\\", "/")
+    name = member.filename.replace("\\", "/")
     if not member.flag_bits & 0x800 and not name.isascii():
         with contextlib.suppress(UnicodeError):
             name = name.encode("cp437").decode("utf-8")

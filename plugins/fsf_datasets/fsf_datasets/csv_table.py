@@ -21,6 +21,9 @@ from fsframework.values import IntArray, Texts, digest_of
 
 __all__ = ["CsvTable"]
 
+_UNUSUAL = r"\\|^/|(^|/)\.\./|^[A-Za-z][A-Za-z0-9+.-]*:"
+"""Paths with backslashes or a folder above, absolute ones, and addresses."""
+
 
 class CsvTable(ImageFileDataset):
     """Image files listed in a CSV file with the columns ``path`` and ``label``.
@@ -146,22 +149,27 @@ def _plain(paths: Texts) -> Texts:
 def _demand_unique(keys: Texts, files: Texts, rows: IntArray, table: Path, tree: Tree) -> None:
     """Refuse two rows of one key or one file, also in two spellings.
 
+    Files are compared by their place if a path is spelt unusually, else by their spelling.
+
     Raises:
         DataError: there are such rows.
     """
     import pyarrow.compute as pc
 
-    spelt = Texts([pc.utf8_lower(files.array)])
+    unusual = pc.any(pc.match_substring_regex(keys.array, _UNUSUAL)).as_py()
+    spelt = Texts([*map(tree.folded_place, files)] if unusual else [pc.utf8_lower(files.array)])
     if not (places := spelt.repeated).size:
         return
     double = []
     first_rows: dict[str, int] = {}
     again = set(spelt.take(places))
-    for place, (spelling, file) in enumerate(zip(spelt, files, strict=True)):
+    for place, (spelling, key, file) in enumerate(zip(spelt, keys, files, strict=True)):
         if spelling in again:
-            first = min(first_rows.setdefault(n, place) for n in (keys[place], tree.place(file)))
+            real = os.path.realpath(tree.place(file))
+            first = min(first_rows.setdefault(name, place) for name in (key, real))
             if first != place:
-                double.append(f"{keys[place]!r} is in rows {rows[first]} and {rows[place]}")
+                other = "is" if key == keys[first] else f"is the file {keys[first]!r},"
+                double.append(f"{key!r} {other} in rows {rows[first]} and {rows[place]}")
     if double:
         raise DataError(f"{table}: {first_few(double, joint='; ')}; each path must appear once")
 

@@ -290,8 +290,8 @@ def _require_plain_classes(found: _Arrangement, levels: int | None, root: Path) 
             )
             raise DataError(
                 f"{root}: folders{place} are named as splits, {quoted(splits)}, but not every "
-                "folder beside them is a top folder of a split with folders of classes inside; move or "
-                f"rename folders{least}, or assign classes to splits by a file split"
+                "folder beside them is a top folder of a split with folders of classes inside; "
+                f"move or rename folders{least}, or assign classes to splits by a file split"
             )
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +64,27 @@ def test_where_splits_come_from(read: Read, tmp_path: Path) -> None:
     (tmp_path / "split.csv").write_text("class,split\na,test\n")
     text = "path,label,split\n1.png,a,train\n2.png,a,test\n"
     assert read(text, split=tmp_path / "split.csv").splits == {"test": ("a",)}
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["{root}/a/1.png", "b/../a/1.png", "a\\1.png", "file://{root}/a/%31.png", "link/1.png",
+     "A/../a/1.png"],
+)  # fmt: skip
+def test_one_file_in_two_spellings_is_refused(images: Images, root: Path, spelling: str) -> None:
+    images("a/1.png", "a/2.png", "b/1.png", "A/1.png")
+    (root / "link").symlink_to("a")
+    table = root / "t.csv"
+    other = spelling.format(root=root)
+    table.write_text(f"path,label\na/1.png,x\n./b/../b/1.png,y\n{other},y\n")
+    with pytest.raises(DataError, match="rows 2 and 4"):
+        CsvTable(path=table)
+    if "\\" in spelling:
+        shutil.make_archive(str(root), "zip", root)
+        with pytest.raises(DataError, match="rows 2 and 4"):
+            CsvTable(path=table, root=root.with_suffix(".zip"))
+    table.write_text(f"path,label\na/2.png,x\n{other},y\n")
+    assert CsvTable(path=table).image(1).shape == (6, 8, 3)
 
 
 def test_images_are_read_on_request_from_a_root(read: Read, images: Images, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_folders_named_as_splits(images: Images, tmp_path: Path) -> None:
     ("files", "options", "splits"),
     [
         ("Train/a Test/b", {}, {"train": ("a",), "test": ("b",)}),
-        ("o/TRAINING/a o/Testing/b o/Validation/c", {}, 
+        ("o/TRAINING/a o/Testing/b o/Validation/c", {},
          {"train": ("a",), "test": ("b",), "val": ("c",)}),
         ("train/x bus/x car/x", {"levels": 1}, None),
         ("test cat", {}, None),

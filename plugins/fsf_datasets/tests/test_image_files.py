@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,89 @@ def test_values_without_a_known_range_need_one(images: Images, content: bytes, l
         data = cls(path=path, pixel_range=(low, high))
         assert np.abs(data.image(0)[..., 0] - RAMP * 255).max() <= 1
         assert data.fingerprint != cls(path=path).fingerprint
+
+
+def netpbm(white: int, channels: int = 1) -> bytes:
+    values = np.repeat((RAMP * 4095)[..., None], channels, 2).astype(">u2")
+    return b"P%d\n8 8\n%d\n" % (5 if channels == 1 else 6, white) + values.tobytes()
+
+
+def tiff(values: Any, sample_format: int = 1, *, planes: bool = False) -> bytes:
+    """Encode what Pillow does not write: unsigned 32-bit, signed 8-bit and planar TIFF."""
+    height, width, channels = values.shape
+    raw = (values.transpose(2, 0, 1) if planes else values).tobytes()
+    starts = [8 + i * len(raw) // channels for i in range(channels)] if planes else [8]
+    tags = {256: [width], 257: [height], 258: [values.itemsize * 8] * channels, 259: [1]}
+    tags |= {262: [2 if channels == 3 else 1], 273: starts, 277: [channels], 278: [height]}
+    tags |= {279: [len(raw) // len(starts)] * len(starts), 284: [1 + planes]}
+    tags[339] = [sample_format] * channels
+    entries, extra, end = b"", b"", 8 + len(raw) + 2 + 12 * len(tags) + 4
+    for tag, numbers in tags.items():
+        value = struct.pack(f"<{len(numbers)}I", *numbers)
+        if len(value) > 4:
+            extra, value = extra + value, struct.pack("<I", end + len(extra))
+        entries += struct.pack("<HHI", tag, 4, len(numbers)) + value
+    head = struct.pack("<2sHI", b"II", 42, 8 + len(raw))
+    return head + raw + struct.pack("<H", len(tags)) + entries + b"\0" * 4 + extra
+
+
+@pytest.mark.parametrize(
+    ("content", "pixel_range", "refused"),
+    [
+        (netpbm(4095), None, ""),
+        (netpbm(4095), (0, 4095), ""),
+        (netpbm(4095, 3), (0, 4095), ""),
+        (netpbm(65535), None, "4,095 .*pixel_range=0,4095$"),
+        (netpbm(65535), (0, 4095), ""),
+        (netpbm(65535, 3), None, r"near 4,095 .*0\.\.4095"),
+        (encoded((RAMP * 4095).astype(np.uint16), "JPEG2000"), None, "pixel_range=0,4095$"),
+        (tiff((RAMP * 4e9).astype("u4")[..., None]), (0, 4e9), ""),
+        (tiff((RAMP * 65535).astype("u2")[..., None].repeat(3, 2)), None, ""),
+        (tiff((RAMP * 65535).astype("u2")[..., None].repeat(3, 2), planes=True), None, "planes"),
+        (tiff((RAMP * 4095).astype("u2")[..., None].repeat(3, 2)), None, r"0\.\.4095"),
+        (tiff((RAMP * 100).astype("i1")[..., None], 2), None, "signed"),
+        (b"", None, "empty"),
+        (b"<!doctype html>", None, "HTML"),
+        (b"version https://git-lfs.github.com/spec/v1", None, "Git LFS"),
+        (b"II*\0" + bytes(8), None, "TIFF of a kind"),
+        (b"\0\0\0\x18ftypheic", None, "HEIC"),
+    ],
+)
+def test_values_are_read_as_their_file_states_or_refused(
+    images: Images, content: bytes, pixel_range: tuple[float, float] | None, refused: str
+) -> None:
+    root = images("cat/a.tif")
+    (root / "cat" / "a.tif").write_bytes(content)
+    data = Folder(path=root, pixel_range=pixel_range)
+    if refused:
+        with pytest.raises(DataError, match=refused):
+            data.image(0)
+    else:
+        assert np.abs(data.image(0) - RAMP[..., None] * 255).max() <= 1
+
+
+def test_unusual_transparency(images: Images) -> None:
+    root = images("cat/a.png", "cat/b.png")
+    grey = Image.fromarray((RAMP * 65535).astype(np.uint16))
+    grey.save(root / "cat" / "a.png", transparency=0)
+    assert Folder(path=root).image(0)[0, 0].tolist() == [255] * 3
+    pixels = b"\x1e\x1e\xc8\0" * 16  # a fourth byte that is 0 everywhere is not transparency
+    masks = struct.pack("<4I", 0xFF0000, 0xFF00, 0xFF, 0xFF000000) + b"BGRs" + bytes(48)
+    header = struct.pack("<IiiHHIIiiII", 108, 4, 4, 1, 32, 3, len(pixels), 0, 0, 0, 0) + masks
+    size = struct.pack("<IHHI", 122 + len(pixels), 0, 0, 122)
+    (root / "cat" / "b.png").write_bytes(b"BM" + size + header + pixels)
+    assert Folder(path=root).image(1)[0, 0].tolist() == [200, 30, 30]
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_pictures_of_108_megapixels_are_read_and_larger_ones_named(images: Images) -> None:
+    root = images("cat/a.jpg", "cat/b.png")
+    Image.new("L", (12_000, 9_000), 90).save(root / "cat" / "a.jpg", "JPEG")
+    Image.new("1", (20_000, 10_000)).save(root / "cat" / "b.png")
+    data = Folder(path=root)
+    assert data.scaled_images([0], 8).mean() == 90
+    with pytest.raises(DataError, match="178,956,970 pixels"):
+        data.image(1)
 
 
 def test_16_bits_have_one_scale_for_all_images(images: Images) -> None:
