@@ -12,7 +12,14 @@ from PIL import Image, ImageOps, UnidentifiedImageError, __version__
 
 from fsframework.interfaces import OptionError
 
-__all__ = ["MOST_BYTES", "PixelRange", "RangeError", "check_pixel_range", "decode"]
+__all__ = [
+    "MOST_BYTES",
+    "PixelRange",
+    "RangeError",
+    "check_pixel_range",
+    "decode",
+    "is_image_start",
+]
 
 PixelRange = tuple[float, float]
 """The values that are shown as black and as white."""
@@ -141,6 +148,11 @@ def _decoded(stream: BinaryIO, min_size: int | None, pixel_range: PixelRange | N
         if min_size is not None:
             image.draft(None, (min_size, min_size))  # no effect on other formats
         return _to_rgb(image, pixel_range)
+
+
+def is_image_start(head: bytes) -> bool:
+    """Return whether the first bytes of a file are those of a usual image."""
+    return _kind_of(head).startswith(("a damaged", "HEIC", "a TIFF"))
 
 
 def _kind_of(head: bytes) -> str:

@@ -23,6 +23,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from fsf_datasets._decoding import MOST_BYTES, is_image_start
 from fsf_datasets._messages import counted, first_few, reason
 from fsf_datasets.file_names import (
     IMAGE_ENDINGS,
@@ -31,6 +32,7 @@ from fsf_datasets.file_names import (
     has_control_character,
     is_image,
     is_leftover,
+    is_perhaps_class,
     is_unread_image,
     sort_key,
 )
@@ -48,6 +50,7 @@ __all__ = [
 ]
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".rar", ".7z", ".gz")
+_CONTAINERS = (*_ARCHIVES[:-1], ".zip", ".npy", ".npz")
 _LOCAL_HEADER = 30  # bytes before the name of a member (PKWARE APPNOTE, section 4.3.7)
 _LZMA_HEADER = 9
 _MOST_DICTIONARY = 1 << 28
@@ -126,14 +129,39 @@ class Tree(ABC):
         """The image files, recognised by their extensions."""
         return tuple(name for name in self.names if is_image(name))
 
+    _hidden: Counter[str]
+    """The number of images in each folder that is left out by its name, but may be a class."""
+
     def unread_images(self) -> list[str]:
-        """Return a sentence on files that look like images and are not read; none without them."""
+        """Return sentences on files that look like images and are not read; none without them."""
         endings = Counter(ending(name) for name in self.names if is_unread_image(name))
-        if not endings:
-            return []
-        kinds = first_few([f"{count:,} {kind}" for kind, count in endings.most_common()])
-        images = counted(endings.total(), "image")
-        return [f"left out: {images} in formats that are not read ({kinds})"]
+        endings["without an extension"] = sum(map(self._is_bare_image, self.names))
+        found = []
+        if endings.total():
+            kinds = _most_common(endings)
+            images = counted(endings.total(), "image")
+            found.append(f"left out: {images} in formats or with names that are not read ({kinds})")
+        if self._hidden:
+            images = counted(self._hidden.total(), "image")
+            found.append(
+                f"left out: {images} in folders named like hidden ones or those of systems "
+                f"({_most_common(self._hidden)})"
+            )
+        return found
+
+    def containers(self) -> list[str]:
+        """Return a sentence on files that may hold images; none without them."""
+        held = Counter(ending(name) for name in self.names if name.lower().endswith(_CONTAINERS))
+        number = counted(held.total(), "file")
+        return [f"left out: {number} that may hold images ({_most_common(held)})"] if held else []
+
+    def _is_bare_image(self, name: str) -> bool:
+        """Return whether a file is an image without an extension."""
+        if "." in name.rpartition("/")[2]:
+            return False
+        with contextlib.suppress(OSError), self.open(name, MOST_BYTES) as stream:
+            return is_image_start(stream.read(64))
+        return False
 
     @cached_property
     def _others(self) -> Mapping[str, Sequence[str]]:
@@ -212,10 +240,11 @@ class FolderTree(Tree):
         self._walked = walk
         self._prefix = os.path.join(root, "")  # noqa: PTH118 - a Path per file would cost seconds
         self._written: dict[str, str] = {}
+        self._hidden = Counter()
         self._listings: dict[str, dict[str, list[str]]] = {}
         self._real_folders: dict[str, str] = {}
         folders: set[str] = set()
-        found = list(walk_files(root, folders)) if walk else []
+        found = list(walk_files(root, folders, self._hidden)) if walk else []
         self.names = self._in_one_form(found)
         self.folders = frozenset(self._in_one_form(folders))
 
@@ -306,7 +335,7 @@ class FolderTree(Tree):
         return Path(self._path(name))
 
 
-def walk_files(root: Path, folders: set[str]) -> Iterator[str]:
+def walk_files(root: Path, folders: set[str], hidden: Counter[str] | None = None) -> Iterator[str]:
     """Yield each file below a folder, as the disk spells its name relative to the folder.
 
     Hidden files and what systems leave are left out. Links are followed unless they lead back to a
@@ -315,6 +344,7 @@ def walk_files(root: Path, folders: set[str]) -> Iterator[str]:
     Args:
         root: the folder.
         folders: receives the name of each folder below it.
+        hidden: receives the number of images in each folder that is left out and may be a class.
 
     Raises:
         DataError: a folder cannot be read, or more than 100 links lead to it.
@@ -334,10 +364,19 @@ def walk_files(root: Path, folders: set[str]) -> Iterator[str]:
             raise DataError(f"{folder}: more than {_MOST_VISITS} links lead to this folder")
         for entry in _entries(folder):
             name = f"{above}/{entry.name}" if above else entry.name
-            if _is_folder(entry):
+            is_folder = _is_folder(entry)
+            if is_leftover(entry.name, folder=is_folder):
+                if hidden is not None and is_folder and is_perhaps_class(entry.name):
+                    inside = [inner.name for inner in _entries(entry.path)]
+                    hidden[name] += sum(is_image(n) and not is_leftover(n) for n in inside)
+            elif is_folder:
                 waiting.append((name, (*real_above, real)))
             else:
                 yield name
+
+
+def _most_common(counts: Counter[str]) -> str:
+    return first_few([f"{count:,} {name}" for name, count in counts.most_common() if count], 8)
 
 
 def _identity(folder: str) -> tuple[int, int]:
@@ -350,10 +389,9 @@ def _identity(folder: str) -> tuple[int, int]:
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
-    """Return the files and folders in a folder that are neither hidden nor left by a system."""
     try:
         with os.scandir(folder) as entries:
-            return [entry for entry in entries if not is_leftover(entry.name)]
+            return [*entries]
     except OSError as error:
         raise DataError(f"{folder}: cannot be read ({error.strerror})") from None
 
@@ -392,6 +430,7 @@ class ZipTree(Tree):
         self.root = root
         self._file = _Memory(content) if content is not None else _raw_file(root)
         self._members: dict[str, zipfile.ZipInfo] = {}
+        self._hidden = Counter()
         folders: set[str] = set()
         members = _members(root, content)
         for member in members:
@@ -402,9 +441,13 @@ class ZipTree(Tree):
                     f"{root}: {name!a}: the names of files in an archive must be relative, "
                     "without '..'"
                 )
-            if not parts or any(map(is_leftover, parts)):
-                continue
             above = parts if member.is_dir() else parts[:-1]
+            left = [part for part in above if is_leftover(part, folder=True)]
+            if not parts or left or is_leftover(parts[-1], folder=member.is_dir()):
+                only = bool(left) and left == [*above[-1:]] and is_perhaps_class(left[0])
+                if only and is_image(parts[-1]) and not is_leftover(parts[-1]):
+                    self._hidden["/".join(above)] += 1
+                continue
             folders.update("/".join(above[:depth]) for depth in range(1, len(above) + 1))
             if not member.is_dir():
                 self._add("/".join(parts), member)

@@ -12,6 +12,7 @@ __all__ = [
     "has_control_character",
     "is_image",
     "is_leftover",
+    "is_perhaps_class",
     "is_unread_image",
     "natural",
     "sort_key",
@@ -32,15 +33,17 @@ _UNREAD_ENDINGS = frozenset(
         ".heic .heif .heics .hif .jxl .jxr .wdp .bpg .psd .psb .xcf .kra .ai .eps .svg .svgz .ico "
         ".icns .cur .tga .dds .exr .hdr .pcx .sgi .rgb .ras .xpm .xbm .qoi .fits .fit .dcm .dicom "
         ".nii .czi .lif .nd2 .svs .ndpi .djvu .raw .dng .cr2 .cr3 .crw .nef .nrw .arw .srf .sr2 "
-        ".orf .rw2 .raf .pef .srw .x3f .3fr .iiq .erf .mrw .kdc",
+        ".orf .rw2 .raf .pef .srw .x3f .3fr .iiq .erf .mrw .kdc "
+        ".icloud",
     )
 )
 """Extensions of images in formats that are not read."""
 
 _ALTERED_ENDING = re.compile(
-    rf"({'|'.join(map(re.escape, sorted(IMAGE_ENDINGS)))})([^\w./][^./]*|_[^./]*|\.\d+)$"
+    rf"({'|'.join(map(re.escape, sorted(IMAGE_ENDINGS)))})([^\w./][^./]*|_[^./]*|\.\d+|\.|"
+    r"\.(part|partial|crdownload|opdownload|download|bak|old|orig|tmp|temp|gz|dvc|enc))$"
 )
-"""The end of a name such as ``1.jpg_large``, ``1.jpg?w=100`` and ``1.jpg.1``."""
+"""The end of a name such as ``1.jpg_large``, ``1.jpg?w=100``, ``1.jpg.1`` and ``1.jpg.part``."""
 
 _LEFTOVERS = frozenset(
     {
@@ -49,9 +52,17 @@ _LEFTOVERS = frozenset(
         *("system volume information", "found.000", "lost+found"),
         *("@eadir", "@tmp", "@sharebin", "#recycle", "#snapshot"),  # Synology
         *("@recycle", "@recently-snapshot"),  # QNAP
-        "__pycache__",
+        *("backups.backupdb", "__pycache__"),
     }
 )
+_SYSTEM_FOLDER = re.compile(
+    r"[~#_]|.* |lost|found|backups|.*\.lrdata$|@(eadir|tmp|share|recycle|recently|app|syno)|"
+    r"\$(recycle|winre|sysreset)|\.(@__thumb|git|svn|hg|dvc|ipynb|idea|vs|venv|env|cache|config|"
+    r"local|tmp|temp|trash|thumb|picasa|dropbox|sync|st|synology|appledouble|temporaryitems|"
+    r"fseventsd|spotlight|documentrevisions|ds_store|pki|nfs|snapshot|zfs|backup)"
+)
+"""Folders of systems and programs, which no class is named as."""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _NUMBERS = re.compile(r"[0-9]+")
 
@@ -81,13 +92,30 @@ def is_unread_image(name: str) -> bool:
     return ending(name) in _UNREAD_ENDINGS or bool(_ALTERED_ENDING.search(name.lower()))
 
 
-def is_leftover(name: str) -> bool:
+def is_leftover(name: str, *, folder: bool = False) -> bool:
     r"""Return whether a file or folder is hidden, or one that systems leave among the user's.
 
-    >>> [is_leftover(name) for name in (".DS_Store", "@eaDir", "Icon\r", "~$list.csv", "cat")]
-    [True, True, True, True, False]
+    Files that iCloud has not downloaded count as the user's.
+
+    >>> [is_leftover(name) for name in (".DS_Store", ".1.jpg.icloud", "~$a.csv", "@1.png")]
+    [True, False, True, False]
+    >>> [is_leftover(name, folder=True) for name in ("@eaDir", "$Recycle.Bin", "My.lrdata", "cat")]
+    [True, True, True, False]
     """
-    return name.startswith((".", "~$")) or name.casefold() in _LEFTOVERS
+    lower = name.casefold()
+    if folder and (lower.startswith(("@", "$")) or lower.endswith(".lrdata")):
+        return True
+    hidden = name.startswith((".", "~$")) and not (lower.endswith(".icloud") and not folder)
+    return hidden or lower in _LEFTOVERS
+
+
+def is_perhaps_class(name: str) -> bool:
+    """Return whether a folder that is left out may be a class of the user all the same.
+
+    >>> [is_perhaps_class(name) for name in (".net", "Recycler", "@home", ".git", "@eaDir")]
+    [True, True, True, False, False]
+    """
+    return name.casefold() == "recycler" or not _SYSTEM_FOLDER.match(name.casefold())
 
 
 def has_control_character(text: str) -> bool:

@@ -150,7 +150,7 @@ class Folder(ImageFileDataset):
         """Return what is left out, class folders without images, and those nested deeper."""
         leaves = self._tree.folders - {_above(folder) for folder in self._tree.folders}
         empty = sorted(leaves - {_above(file) for file in self._files})
-        found = self._tree.unread_images()
+        found = self._tree.unread_images() + self._tree.containers()
         found += [f"no image in {quoted(empty)}"] if empty else []
         usual = min(self._depths.values())
         deeper = sorted(name for name, depth in self._depths.items() if depth > usual)

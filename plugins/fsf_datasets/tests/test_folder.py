@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import unicodedata
@@ -145,6 +147,7 @@ LEFT = (
         "a/~$1.png",
     ),
     *("a/@eaDir/1.png/SYNOPHOTO_THUMB_M.png", "#recycle/1.png", "$RECYCLE.BIN/b/1.png"),
+    *("@SynoDrive/1.png", "$WinREAgent/1.png", "Backups.backupdb/1.png", "My.lrdata/1.png"),
     *("lost+found/1.png", "__MACOSX/a/1.png", "a/.ipynb_checkpoints/1.png", "a/no image\n"),
 )
 
@@ -169,6 +172,36 @@ def test_what_systems_leave_in_folders_is_ignored(images: Images, packed: bool) 
     (problem,) = data.problems()
     assert "4 images" in problem
     assert "2 .heic" in problem
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a/.IMG_1.jpg.icloud", "d/.IMG_2.jpg.icloud"), "2 images.*2 .icloud"),
+        (("a/1", "b/IMG_2"), "2 images.*2 without an extension"),
+        (("a/2.jpg.part", "a/3.jpg.crdownload", "a/x.png.", "a/4.png.bak"), "4 images"),
+        (("d.zip", "a/x.npy", "e.tar.gz"), "3 files"),
+        ((".net/1.png", ".net/2.png"), r"2 images.*2 \.net"),
+        (("Recycler/1.png",), "1 image .*1 Recycler"),
+        (("@home/1.png",), "1 image .*1 @home"),
+        (("a/README", "a/1.jpg.xmp", "a/notes.txt"), ""),
+    ],
+)
+def test_what_is_left_out_beside_classes_is_counted(
+    images: Images, packed: bool, names: tuple[str, ...], message: str
+) -> None:
+    root = images("a/1.png", "b/1.png", "c/1.png")
+    for name in names:
+        (root / name).parent.mkdir(exist_ok=True)
+        content = b"no image" if "README" in name else (root / "a/1.png").read_bytes()
+        (root / name).write_bytes(content)
+    path = Path(shutil.make_archive(str(root), "zip", root)) if packed else root
+    data = Folder(path=path)
+    assert data.class_names == ("a", "b", "c")
+    problems = [problem for problem in data.problems() if "left out" in problem]
+    assert len(problems) == bool(message)
+    assert re.search(message, "".join(problems))
 
 
 @pytest.mark.parametrize(
