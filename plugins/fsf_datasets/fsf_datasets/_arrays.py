@@ -22,12 +22,12 @@ from fsf_datasets._class_names import ClassNames
 from fsf_datasets._declaration import Layout
 from fsf_datasets._decoding import decode
 from fsf_datasets._found import Found, Pictures
-from fsf_datasets._messages import reason
+from fsf_datasets._messages import quoted, reason
 from fsf_datasets._tables import label_fault
 from fsf_datasets._trees import RawFile, Tree, ZipTree
 from fsf_datasets._unpickle import Extent, StoredArray, read_pickle
 from fsframework.interfaces import DataError
-from fsframework.values import UInt8Array, text_lines
+from fsframework.values import UInt8Array, normalize, text_lines
 
 __all__ = ["find_cifar", "find_pickles"]
 
@@ -274,14 +274,21 @@ def _take(
     count = len(images)
     rows = _rows_of_classes(content, place, count)
     written = _written(content, rows, place)
+    labels: dict[str, Any] = {}
     for label, members in rows.items():
         text = written.get(label)
+        text = None if text is None else normalize(text)
         if text is not None and (why := label_fault(text)):
             raise DataError(f"{place}: the class name {reprlib.repr(text)} {why}")
         name = None if text is None else (text if names is None else names(text))
         if name is None:
             found.numbered = True
             name = f"{split}/{label:02d}" if isinstance(label, int) else f"{split}/{label}"
+        if name in labels:
+            raise DataError(
+                f"{place}: the labels {labels[name]!r} and {label!r} both mean the class {name!r}"
+            )
+        labels[name] = label
         found.placed[name].add(split)
         found.add(name, [f"{name}/{row:05d}" for row in members])
         pictures.add(images, members)
@@ -307,6 +314,14 @@ def _rows_of_classes(content: Mapping[str, Any], place: str, count: int) -> dict
         raise DataError(
             f"{place}: contains {count:,} images, but its class_dict has rows beyond them"
         )
+    listings = np.bincount([row for members in rows.values() for row in members], minlength=count)
+    if wrong := np.flatnonzero(listings != 1).tolist():
+        classes = [name for name, members in rows.items() if wrong[0] in members]
+        where = f"more than once, in {quoted(classes)}" if classes else "in no class"
+        raise DataError(
+            f"{place}: class_dict must have each image once; it has row {wrong[0]} {where}, and "
+            f"{len(wrong) - 1:,} other such rows"
+        )
     return (
         {label: rows[label] for label in sorted(rows, key=str)}
         if listed
@@ -321,7 +336,13 @@ def _written(content: Mapping[str, Any], rows: Mapping[Any, Any], place: str) ->
     by_name = content.get("catname2label")
     if isinstance(by_name, dict):
         numbers = _listed(list(by_name.values()), place, "catname2label", int)
-        return dict(zip(numbers, map(_text, by_name), strict=True))
+        named = dict(zip(numbers, map(_text, by_name), strict=True))
+        if len(named) < len(numbers):
+            same = [_text(n) for n, number in by_name.items() if named[int(number)] != _text(n)]
+            raise DataError(
+                f"{place}: catname2label gives {quoted(same)} the number of another name"
+            )
+        return named
     listed = content.get("label_specific_str")
     if listed is not None:
         return dict(enumerate(_listed(listed, place, "label_specific_str", str)))
@@ -350,6 +371,8 @@ def _label(value: Any, row: int, place: str) -> int | str:
     if not isinstance(value, (int, float)) or value % 1 != 0:
         shown = reprlib.repr(value) if isinstance(value, float) else f"a {type(value).__name__}"
         raise DataError(f"{place}: the label {shown} is neither a whole number nor a name")
+    if value < 0:
+        raise DataError(f"{place}: the label of image {row} is {value:g}, which is below 0")
     return int(value)
 
 

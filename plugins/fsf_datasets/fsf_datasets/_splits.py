@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from fsf_datasets._messages import quoted
 from fsf_datasets._tables import is_missing, read_table
 from fsframework.interfaces import DataError, OptionError
-from fsframework.values import parse_json, read_file
+from fsframework.values import normalize, parse_json, read_file
 
 __all__ = ["SplitOptions", "Splits", "disjoint", "split_name", "split_of_name"]
 
@@ -32,7 +31,7 @@ def split_name(name: str) -> str:
     >>> split_name("Validation"), split_name("TEST "), split_name("Fold 1")
     ('val', 'test', 'Fold 1')
     """
-    plain = unicodedata.normalize("NFC", name).strip()
+    plain = normalize(name).strip()
     return _OTHER_NAMES.get(plain.casefold(), plain)
 
 
@@ -138,7 +137,7 @@ def _read(file: Path, class_names: Sequence[str]) -> Splits:
     if reader is None:
         raise DataError(f"{file}: the name of a split file must end in .json or .csv")
     known = set(class_names)
-    pairs = [(unicodedata.normalize("NFC", name), split) for name, split in reader(file)]
+    pairs = [(normalize(name), split) for name, split in reader(file)]
     return disjoint([(n if n in known else n.strip(), split) for n, split in pairs], str(file))
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -236,12 +237,24 @@ def test_file_lists_of_closer_look(images: Images, root: Path) -> None:
         (root / "other.json").write_text(content)
         with pytest.raises(DataError, match=r"other\.json: .*label_names"):
             CsvTable(path=root / "other.json")
+    content = {"label_names": ["a", "b", "a"], "image_names": ["x", "y"], "image_labels": [0, 2]}
+    (root / "other.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"other\.json: label_names .*'a'"):
+        CsvTable(path=root / "other.json")
 
 
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes(b"path,label\n1.png,K\xe4se\n")
     (tmp_path / "utf16.csv").write_bytes("path,label\n1.png,a\n".encode("utf-16"))
-    not_utf8 = ".*is not UTF-8 text"
-    for name, message in (("gone", "cannot be read"), ("latin", not_utf8), ("utf16", not_utf8)):
+    (tmp_path / "book.csv").write_bytes(b"PK\3\4")
+    (tmp_path / "gz.csv").write_bytes(gzip.compress(b"path,label\n"))
+    messages = {
+        "gone": "cannot be read",
+        "latin": ".*is not UTF-8 text",
+        "utf16": "is UTF-16 text.*CSV in UTF-8",
+        "book": "is an Excel workbook",
+        "gz": "is compressed",
+    }
+    for name, message in messages.items():
         with pytest.raises(DataError, match=rf"{name}\.csv: {message}"):
             CsvTable(path=tmp_path / f"{name}.csv")

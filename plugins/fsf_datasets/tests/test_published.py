@@ -525,6 +525,32 @@ def test_classes_of_a_pickle_are_numbers_or_names(root: Path) -> None:
     assert [named.class_names[label].encode() for label in named.labels] == labels
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"class_dict": {"a": [0, 1, 2], "b": [2, 3]}}, "row 2 more than once, in 'a', 'b'"),
+        ({"class_dict": {"a": [0, 1, 1], "b": [2, 3]}}, "row 1 more than once, in 'a'"),
+        ({"class_dict": {"a": [0, 1], "b": [3]}}, "row 2 in no class"),
+        ({"labels": [-1, -1, 0, 0]}, "image 0 is -1"),
+        ({"labels": ["caf\u00e9", "cafe\u0301", "b", "b"]}, "both mean the class 'café'"),
+        ({"labels": [0, 0, 1, 1], "catname2label": {"a": 0, "b": 1, "c": 1}}, "'b' the number"),
+        ({"labels": [0, 0, 1, 1], "label_specific_str": ["a", "a"]}, "labels 0 and 1 .* 'a'"),
+    ],
+)
+def test_pickles_that_contradict_themselves(
+    content: dict[str, Any], message: str, root: Path, tmp_path: Path
+) -> None:
+    root.mkdir()
+    (root / "test.pkl").write_bytes(pickle.dumps({"data": pixels(4), **content}))
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        'name = "mine"\ntitle = "Mine"\n[[layouts]]\nkind = "pickles"\n'
+        '[layouts.files]\ntest = ["test.pkl"]\n'
+    )
+    with pytest.raises(DataError, match=rf"test\.pkl: .*{message}"):
+        Declared(declaration=mine, path=root)
+
+
 @pytest.mark.parametrize("protocol", range(6))
 def test_arrays_of_every_protocol(protocol: int, root: Path, tmp_path: Path) -> None:
     """In a folder long arrays stay in the file, in an archive they are unpacked."""
