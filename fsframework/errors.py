@@ -110,8 +110,7 @@ def close_matches(name: str, known: Iterable[str]) -> str:
     >>> close_matches("zzz", ["protonet"])
     ''
     """
-    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
-    if not near:
+    if not (near := difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)):
         return ""
     return " (did you mean " + " or ".join(repr(n) for n in near) + "?)"
 

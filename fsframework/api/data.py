@@ -13,7 +13,7 @@ from fsframework.api.session import open_session
 from fsframework.components.registry import Registry
 from fsframework.components.resolution import resolve_settings
 from fsframework.engine.detection import Detection
-from fsframework.engine.lineage import SplitCounts, data_problems, split_counts
+from fsframework.engine.lineage import SplitCounts, data_problems, similar_class_names, split_counts
 from fsframework.engine.options import EMBEDDED, WordChoice, given_tree
 from fsframework.engine.tasks import draw_arms
 from fsframework.engine.words import (
@@ -38,6 +38,7 @@ __all__ = [
     "draw",
     "opened",
     "pool",
+    "similar_class_names",
     "split_counts",
     "without_class_words",
     "without_dropped_words",

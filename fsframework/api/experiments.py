@@ -181,8 +181,7 @@ def read_seeds(given: Any) -> tuple[int, ...]:
     several = [given] if isinstance(given, (int, str)) else list(given)
     called, found = argument("seeds", given), list[int]()
     for part in ",".join(map(str, several)).split(",") if several else ():
-        match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part.strip())
-        if match is None:
+        if (match := re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part.strip())) is None:
             raise OptionError(
                 f"{called}: {part!r} is neither a whole number from 0 nor a range such as 0-9"
             )

@@ -54,8 +54,7 @@ def open_images(experiment: Experiment, session: Session) -> OpenedImages:
         DataError: the data are missing or broken, or there are no words.
     """
     dataset: Dataset = experiment.dataset.create()
-    split = experiment.settings.split
-    if split is None:
+    if (split := experiment.settings.split) is None:
         try:
             split = drawn_tasks(experiment, dataset, session).experiment.settings.split or "test"
         except InfeasibleTask:

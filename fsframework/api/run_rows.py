@@ -16,8 +16,7 @@ _DROPPING = {
 
 def dataset_of(record: RunRecord) -> str:
     """Return the data set as users name it, with the folder or file it is read from."""
-    component = record.components.get("dataset")
-    if component is None:
+    if (component := record.components.get("dataset")) is None:
         return record.data.name
     if component.added_as in (None, component.name):
         return component.called

@@ -166,8 +166,7 @@ def _what(run: Run) -> Iterator[str]:
 
 def _tasks(record: RunRecord) -> str:
     """Return sampler with the options that were given, shape and seeds."""
-    tested = record.tested
-    if tested is None:
+    if (tested := record.tested) is None:
         return "no tasks yet"
     given = [f"{name}={tested.options[name]}" for name in tested.given_options]
     sampler = tested.sampler + (f" ({', '.join(given)})" if given else "")

@@ -68,11 +68,9 @@ def sequence_kind(annotation: Any) -> str | None:
 
 def describe_type(annotation: Any) -> str:
     """Return a description of the values that an annotation admits."""
-    kind = nested_kind(annotation)
-    if kind is not None:
+    if (kind := nested_kind(annotation)) is not None:
         return f"a {kind}"
-    many = sequence_kind(annotation)
-    if many is not None:
+    if (many := sequence_kind(annotation)) is not None:
         return f"{many}s, separated by commas"
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Literal:
@@ -80,7 +78,9 @@ def describe_type(annotation: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join("none" if a is type(None) else describe_type(a) for a in args)
     if origin in (tuple, list):
-        return "a list of " + describe_type(args[0] if args else Any)
+        many = f"{len(args)} comma-separated values, each" if args[1:] else "a list of"
+        many = "a list of" if Ellipsis in args else many
+        return f"{many} {describe_type(args[0] if args else Any)}"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
     return names.get(annotation, "a path" if annotation is Path else "a value")
 

@@ -111,8 +111,7 @@ def _is_module(value: Any) -> bool:
 def _nested(registry: Registry, value: Any) -> Any:
     """Replace components in the options of a component."""
     bare = value.value if isinstance(value, Given) else value
-    kind = kind_of(value_of(bare))
-    if kind is not None:
+    if (kind := kind_of(value_of(bare))) is not None:
         return named(registry, kind, value)
     if isinstance(bare, Mapping):
         return {key: _nested(registry, one) for key, one in bare.items()}

@@ -246,8 +246,7 @@ def over(tree: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = dict(tree)
     for key, value in below.items():
-        current = found.get(key)
-        if current is None:
+        if (current := found.get(key)) is None:
             found[key] = value
         elif isinstance(value, Mapping) and not isinstance(current, list):
             inner = {"name": current} if isinstance(current, Given) else dict(current)

@@ -119,8 +119,7 @@ class Experiment:
         """
         if self.lent_recipe is not None:
             return self.lent_recipe.lent(self.method.called)
-        recipe = self.recipe
-        if recipe is None:
+        if (recipe := self.recipe) is None:
             return ""
         sets = [*self.stage_origins, *([] if recipe.datasets else [self.dataset.origins])]
         kept = ("default", recipe.origin)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,7 @@ __all__ = [
     "data_problems",
     "facts_of",
     "seen_by",
+    "similar_class_names",
     "size_of",
     "split_counts",
     "under_test",
@@ -123,7 +125,7 @@ def under_test(component: Component, dataset: Dataset, split: str = "test") -> U
         place,
         tuple(dataset.splits.get(split, ())),
         () if "train" in dataset.unlabelled else tuple(dataset.splits.get("train", ())),
-        tuple(data_problems(dataset)),
+        (*data_problems(dataset), *([] if published else similar_class_names(dataset))),
     )
 
 
@@ -185,6 +187,18 @@ def data_problems(dataset: Dataset) -> list[str]:
         for split in split_counts(dataset)
         if not split.as_published and split.published is not None
     ]
+
+
+def similar_class_names(dataset: Dataset) -> list[str]:
+    """Return a sentence if class names differ only in case, spaces or invisible characters."""
+    groups: dict[str, list[str]] = {}
+    for name in dataset.class_names:
+        plain = "".join(c for c in name if not c.isspace() and unicodedata.category(c) != "Cf")
+        groups.setdefault(unicodedata.normalize("NFKC", plain).casefold(), []).append(name)
+    alike = [" and ".join(map(ascii, names)) for names in groups.values() if len(names) > 1]
+    more = f" and {len(alike) - 3} more" if len(alike) > 3 else ""
+    what = "classes whose names differ only in letter case, spaces or invisible characters"
+    return [f"{what}: {'; '.join(alike[:3])}{more}"] if alike else []
 
 
 def _lineage_of(

@@ -341,8 +341,7 @@ def _recipes_in(table: _Table, named: Mapping[str, Any], where: str) -> Iterator
 def _whole(training: Mapping[str, Any], named: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return options of training over those that they refer to."""
     found = dict(training)
-    like = found.pop("like", None)
-    if like is None:
+    if (like := found.pop("like", None)) is None:
         return found
     if like not in named:
         known = ", ".join(named) or "none"

@@ -141,8 +141,7 @@ def resolve_stages(
     if not isinstance(training, Mapping):
         raise OptionError("training is a table of options; write training.epochs=5 or [training]")
     common = {k: v for k, v in training.items() if k != "stages"}
-    listed = training.get("stages")
-    if listed is None:
+    if (listed := training.get("stages")) is None:
         trees = _stages_below(registry, common, recipes)
     elif isinstance(listed, list) and all(isinstance(own, Mapping) for own in listed):
         # What the user gives for this run holds for every stage, whatever the file sets for one.

@@ -91,8 +91,7 @@ def draw_tasks(
     if session is not None:
         path = session.workspace.cache / "tasks" / f"{key[:24]}.safetensors"
         reporter = session.reporter
-        kept = load_sealed(path, TaskSet.load, reporter.note)
-        if kept is not None:
+        if (kept := load_sealed(path, TaskSet.load, reporter.note)) is not None:
             return kept
     if n_tasks is not None:
         _demand_room(sampler, pool, n_tasks, None if path is None else path.parent)

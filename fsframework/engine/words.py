@@ -158,8 +158,7 @@ def read_attributes(path: str | Path) -> AttributeTable:
     """
     path = Path(path)
     readers = {".csv": _read_csv, ".parquet": AttributeTable.load}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
+    if (reader := readers.get(path.suffix.lower())) is None:
         raise OptionError(
             f"{argument('attributes', str(path))}: must end in {' or '.join(readers)}, or be "
             f"{_COLUMN}NAME; {_elsewhere(path)}"

@@ -116,7 +116,7 @@ def test_values_are_brought_to_their_type(
         (str, "a text", [3, "a\0b"]),
         (Path, "a path", [3, "a\0b"]),
         (Literal["a", "b"], "one of a, b", ["c"]),
-        (tuple[float, float, float], "a list of a number", ["1,2"]),
+        (tuple[float, float, float], "3 comma-separated values, each a number", ["1,2"]),
     ],
 )
 def test_values_of_the_wrong_type_are_refused(

@@ -74,6 +74,24 @@ def test_equal_images_and_files_that_are_not_read_are_counted(fsf: Fsf, tmp_path
     assert any("1 .heic" in note for note in json.loads(ran.stdout)["notes"]), ran.stderr
 
 
+def test_class_names_that_look_alike_are_noted(fsf: Fsf, tmp_path: Path) -> None:
+    folder = images(tmp_path / "pictures", classes=4)
+    for name, alike in (("kind1", "KIND0"), ("kind3", "kind\u200b2")):
+        (folder / name).rename(folder / alike)
+    done = fsf("data", "check", "--dataset", "folder:pictures", "--skip-images", "--json")
+    found = json.loads(done.stdout)
+    [note] = [note for note in found["notes"] if "letter case" in note]
+    assert "'KIND0' and 'kind0'" in note
+    assert "kind\\u200b2" in note
+    assert not any("letter case" in problem for problem in found["problems"])
+    ran = fsf(
+        *("run", "--dataset", "folder:pictures", "--method", "ncc", "--sampler", "random"),
+        *("--way", "2", "--shot", "1", "--queries", "2", "--tasks", "2", "--split", "all"),
+        *("-o", "training.epochs=0", "--json"),
+    )
+    assert any("'KIND0'" in note for note in json.loads(ran.stdout)["notes"]), ran.stderr
+
+
 def test_classes_of_one_repeated_image_are_named(fsf: Fsf, tmp_path: Path) -> None:
     folder = images(tmp_path / "pictures", classes=3)
     for path in sorted((folder / "kind1").iterdir()):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fsframework.api.data import data_problems
+from fsframework.api.data import data_problems, similar_class_names
 from fsframework.errors import DataError
 from fsframework.interfaces import Dataset
 from fsframework.values import AttributeTable, ImagePool, IntArray, Texts, digest_of
@@ -128,11 +128,13 @@ def check_dataset(dataset: Dataset, opened: Advance | None = None) -> DataReport
             splits.append(_split_report(name, dataset.pool(name)))
         except DataError as error:
             problems.append(str(error))
+    names = similar_class_names(dataset)
     if hashes is None:
-        return DataReport(tuple(splits), tuple(problems))
+        return DataReport(tuple(splits), tuple(problems), notes=tuple(names))
     groups = _equal_images(dataset, hashes)
     problems += _repeated(dataset, groups, hashes)
     within, across, notes = _describe_equal(dataset, groups)
+    notes = (*names, *notes)
     return DataReport(tuple(splits), tuple(problems), len(broken), notes, within, across)
 
 
