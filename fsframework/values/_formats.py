@@ -98,13 +98,14 @@ def read_csv(
     """
     try:
         with open_file(path) as file:
-            header = next(csv.reader(text_lines(file), strict=True), [])
+            header = next(rows := csv.reader(text_lines(file), strict=True), [])
         names = [normalize(cell.strip()) for cell in header]
         demand_header(names)
         with open_file(path) as file:
             quoted = any(b'"' in block for block in iter(lambda: file.read(_CSV_BLOCK), b""))
         if quoted:  # Arrow takes text after a closing mark, and a mark that is never closed.
-            collections.deque(csv.reader(text_lines(open_file(path)), strict=True), maxlen=0)
+            rows = csv.reader(text_lines(open_file(path)), strict=True)
+            collections.deque(rows, maxlen=0)
         with open_file(path) as file:
             return _arrow_csv(file, names, quoted)
     except FileNotFoundError:
@@ -112,7 +113,9 @@ def read_csv(
     except (OSError, csv.Error, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         why = why.replace("unexpected end of data", "a quotation mark is not closed")
-        why = "it is not UTF-8 text" if "UTF8" in why else why
+        if "field larger" in why:
+            why = f"line {rows.line_num} has a cell of over {csv.field_size_limit():,} characters"
+        why = "it is not UTF-8 text; save it as CSV in UTF-8" if "UTF8" in why else why
         raise DataError(f"{path}: not a CSV file, or cannot be read ({why})") from None
 
 

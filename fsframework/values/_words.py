@@ -153,8 +153,7 @@ class WordReader:
 
     def _joined(self, cell: str) -> str:
         """Return a cell with the items of a list joined by the separator."""
-        found = _LIST.fullmatch(cell.strip())
-        if found is None:
+        if (found := _LIST.fullmatch(cell.strip())) is None:
             return "" if re.fullmatch(r"\s*\w+\(\s*\)\s*", cell) else cell
         inner = next(text for text in found.groups() if text is not None)
         return self._separator.join(self._items(inner, cell, mapped=found["set"] is not None))

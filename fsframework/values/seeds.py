@@ -30,8 +30,7 @@ def watched_tasks(watch: Callable[[], object]) -> Iterator[None]:
 
 def task_entropy(seed: int, task: int, stream: str = "") -> list[int]:
     """Return what ``task_rng`` is seeded with, for samplers with their own generator."""
-    watch = _WATCH.get()
-    if watch is not None:
+    if (watch := _WATCH.get()) is not None:
         watch()
     return [seed, task, _stream_key(stream)]
 

@@ -334,8 +334,7 @@ class TaskSet:
             with safe_open(path, framework="numpy") as file:
                 raw = (file.metadata() or {}).get("fsframework")
                 header = read_header(raw, path, _Header, "a task set")
-                missing = set(_ARRAYS) - set(file.keys())
-                if missing:
+                if missing := set(_ARRAYS) - set(file.keys()):
                     raise DataError(f"{path}: lacks the array {named(sorted(missing))}")
                 arrays = {name: file.get_tensor(name) for name in _ARRAYS}
         except DataError:

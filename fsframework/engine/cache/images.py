@@ -380,8 +380,7 @@ def without_broken(store: ImageStore, splits: Iterable[str], reporter: Reporter)
     """Decode some splits; return the data set without undecodable images."""
     rows = store.rows_of(splits)
     store.fill(rows, "skip", "images", reporter)
-    broken = store.broken(rows)
-    if not broken:
+    if not (broken := store.broken(rows)):
         return Source(store, store.dataset)
     kept = np.setdiff1d(np.arange(len(store)), np.fromiter(broken, np.int64, len(broken)))
     return Source(store, Readable(store.dataset, kept), broken)

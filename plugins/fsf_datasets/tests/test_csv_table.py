@@ -248,7 +248,10 @@ def test_missing_and_foreign_files(tmp_path: Path) -> None:
     (tmp_path / "utf16.csv").write_bytes("path,label\n1.png,a\n".encode("utf-16"))
     (tmp_path / "book.csv").write_bytes(b"PK\3\4")
     (tmp_path / "gz.csv").write_bytes(gzip.compress(b"path,label\n"))
+    cell = '"' + "x" * 200_000 + '"'
+    (tmp_path / "long.csv").write_text(f"path,label,note\n1.png,a,\n2.png,b,{cell}\n")
     messages = {
+        "long": ".*line 3 has a cell",
         "gone": "cannot be read",
         "latin": ".*is not UTF-8 text",
         "utf16": "is UTF-16 text.*CSV in UTF-8",
