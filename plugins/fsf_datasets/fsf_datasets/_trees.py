@@ -368,7 +368,8 @@ def walk_files(root: Path, folders: set[str], hidden: Counter[str] | None = None
             if is_leftover(entry.name, folder=is_folder):
                 if hidden is not None and is_folder and is_perhaps_class(entry.name):
                     inside = [inner.name for inner in _entries(entry.path)]
-                    hidden[name] += sum(is_image(n) and not is_leftover(n) for n in inside)
+                    images = sum(is_image(n) and not is_leftover(n) for n in inside)
+                    hidden.update({name: images} if images else {})
             elif is_folder:
                 waiting.append((name, (*real_above, real)))
             else:
