@@ -142,6 +142,8 @@ def _convert_union(value: Any, args: tuple[Any, ...]) -> Any:
 def _convert_sequence(value: Any, origin: Any, args: tuple[Any, ...]) -> Any:
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
+    value = value.tolist() if hasattr(value, "tolist") else value  # an array or a tensor
+    value = sorted(value) if isinstance(value, (set, frozenset)) else value
     if not isinstance(value, (list, tuple)):
         raise ValueError
     if origin is tuple and args and args[-1] is not Ellipsis:
@@ -172,6 +174,7 @@ def _float(value: Any) -> float:
 
 
 def _text(value: Any) -> str:
+    value = str(value) if type(value).__module__ == "torch" else value  # torch.device("cpu")
     if not isinstance(value, (str, Path)) or "\0" in str(value):
         raise ValueError
     return str(value)

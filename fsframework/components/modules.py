@@ -12,7 +12,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
-from fsframework._calls import is_out_of_memory, text_of
+from fsframework._calls import Called, is_out_of_memory, text_of, top_level
 from fsframework._code import code_of
 from fsframework.components.registry import kebab
 from fsframework.errors import OptionError
@@ -65,6 +65,8 @@ def backbone_of(module: nn.Module) -> type[Backbone]:
 
         name = called
         keeps_weights = True
+        _label = Called(f"the module {kind}", "", top_level(type(module).__module__))
+        _probed = False
 
         def __init__(
             self,
@@ -90,22 +92,26 @@ def backbone_of(module: nn.Module) -> type[Backbone]:
             n, _, height, width = images.shape
             try:
                 # Many modules take a view of their input, which needs the usual memory format.
-                found = _features(self.module, images.contiguous().to(_dtype(module)))
-            except Exception as error:
+                ready = images.contiguous().to(_dtype(module))
+                found = _features(self.module, ready)
+                if not (self._probed or self.training or torch.is_grad_enabled() or ready.is_meta):
+                    self._probed = True
+                    _probe(self.module, ready[:1])
+            except OptionError:
+                raise
+            except (Exception, SystemExit) as error:
                 if is_out_of_memory(error):
                     raise
                 raise OptionError(
                     f"the module {kind} does not take {n} x 3 x {height} x {width} images "
                     f"({text_of(error)}); if they have the wrong size, give its own: size=PIXELS"
                 ) from error
-            is_tensor = isinstance(found, Tensor) and found.layout is torch.strided
             if (
-                not is_tensor
-                or found.is_complex()
+                not (is_tensor := _is_plain(found, images))
                 or len(found.shape) < 2
                 or (len(found) != n or found[0].numel() < 2)
             ):
-                shape = f" of shape {tuple(found.shape)}" if isinstance(found, Tensor) else ""
+                shape = f" of shape {tuple(found.shape)}" if is_tensor else ""
                 raise OptionError(
                     f"the module {kind} must return vectors (n, D) of at least two numbers or maps "
                     f"(n, C, h, w) for n images, not a {type(found).__name__}{shape} for {n}"
@@ -114,6 +120,43 @@ def backbone_of(module: nn.Module) -> type[Backbone]:
             return maps if maps.ndim == 4 else maps.flatten(1)[:, :, None, None]
 
     return Module
+
+
+def _is_plain(found: Any, images: Tensor) -> bool:
+    """Return whether a result is a tensor of real numbers with values, as vectors and maps are."""
+    if not isinstance(found, Tensor) or found.is_nested or found.is_complex():
+        return False
+    return (found.layout, found.is_quantized, found.is_meta) == (
+        torch.strided, False, images.is_meta
+    )  # fmt: skip
+
+
+_TOLERANCE = 0.05
+"""Of the largest feature: half precision differs by less between batches of different sizes."""
+
+
+def _probe(module: nn.Module, images: Tensor) -> None:
+    """Check that an image has the same features again, and beside another image.
+
+    Args:
+        images: one, of the shape that the module is given.
+    """
+    patterns = torch.arange(2 * images.numel(), device=images.device).sin().to(images.dtype)
+    batch = patterns.reshape(2, *images.shape[1:])
+    both, again, alone = (_features(module, part.clone()) for part in (batch, batch, batch[:1]))
+    if not all(_is_plain(found, images) and found.ndim for found in (both, again, alone)):
+        return  # which is refused where it is returned
+    limit = _TOLERANCE * both.float().abs().max()
+    for found, how in ((again, "in another call"), (alone, "without the others of its batch")):
+        expected = both[: len(found)]
+        if (
+            expected.shape == found.shape
+            and ((found.float() - expected.float()).abs() > limit).any()
+        ):
+            raise OptionError(
+                f"the module {type(module).__name__} gives an image other features {how}; it must "
+                "depend on nothing but the image: no random numbers, no statistics of the batch"
+            )
 
 
 def backbone_called(name: str) -> type[Backbone] | None:

@@ -13,12 +13,24 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from fsframework._reading import check_file
-from fsframework.errors import DataError
+from fsframework.errors import DataError, FsfWarning
 
-__all__ = ["fit_weights", "read_weights", "strip_prefix"]
+__all__ = ["check_values", "fit_weights", "most_complete", "read_weights", "strip_prefix"]
 
-_AVERAGED = {"ema", "swa", "teacher"}
-"""Words in the name of an entry with averaged weights, which are those to evaluate."""
+_IGNORED = {
+    *("exp", "fisher", "grad", "gradient", "gradients", "grads", "importance", "importances"),
+    *("init", "initial", "k", "mask", "masks", "momentum", "optim", "optimizer", "optimizers"),
+}
+"""Words in the name of an entry whose tensors are no trained weights; ``k`` is the momentum encoder
+of MoCo, ``encoder_k``."""
+_PREFERENCE = (
+    {"average", "averaged", "avg", "ema", "polyak", "shadow", "swa", "teacher"},
+    {"best"},
+    set[str](),
+    {"last", "latest"},
+    _IGNORED,
+)
+"""Words in the name of an entry, those to evaluate first; the third is for all other names."""
 
 
 class _Skipped:
@@ -27,6 +39,13 @@ class _Skipped:
     def __init__(self, *_: object) -> None: ...
 
     def __setstate__(self, _: object) -> None: ...
+
+
+class _SkippedList(_Skipped):
+    """Stands for a kind of ``list``; PyTorch extends only a plain one."""
+
+    def __new__(cls, *_: object) -> Any:
+        return []
 
 
 class _SkippedTable(_Skipped):
@@ -39,8 +58,14 @@ class _SkippedTable(_Skipped):
 _OF_NUMPY = [f"{c}.multiarray.{n}" for c in ("core", "_core") for n in ("scalar", "_reconstruct")]
 _HARMLESS: Mapping[type[_Skipped], str] = {
     _Skipped: "argparse.Namespace types.SimpleNamespace pathlib.PosixPath pathlib._local.PosixPath "
+    "datetime.datetime datetime.date datetime.timedelta datetime.timezone decimal.Decimal "
+    "uuid.UUID uuid.SafeUUID torch.torch_version.TorchVersion "
+    "builtins.dict builtins.float builtins.frozenset builtins.int builtins.list builtins.range "
+    "builtins.set builtins.slice builtins.str "
     + " ".join(f"numpy.{name}" for name in ("dtype", "ndarray", *_OF_NUMPY)),
-    _SkippedTable: "easydict.EasyDict yacs.config.CfgNode fvcore.common.config.CfgNode "
+    _SkippedList: "collections.deque",
+    _SkippedTable: "collections.defaultdict easydict.EasyDict yacs.config.CfgNode "
+    "fvcore.common.config.CfgNode "
     "lightning_fabric.utilities.data.AttributeDict lightning.fabric.utilities.data.AttributeDict "
     "pytorch_lightning.utilities.parsing.AttributeDict",
 }
@@ -62,7 +87,9 @@ def read_weights(path: Path) -> dict[str, dict[str, Tensor]]:
 
     Returns:
         Names and tensors by name of the entry, which is empty for the file as a whole. Averaged
-        weights (``ema``, ``swa``, ``teacher``) come first, the others in the order of the file.
+        weights (``ema``, ``swa``, ``teacher``) come first, then the ``best`` ones, the others in
+        the order of the file, and the ``last`` ones; gradients, masks, initial weights and those of
+        an optimizer are left out.
 
     Raises:
         DataError: the file is missing or damaged, has no named tensors, or contains objects whose
@@ -80,11 +107,24 @@ def read_weights(path: Path) -> dict[str, dict[str, Tensor]]:
         raise DataError(f"{path}: no such file") from None
     except Exception as error:  # a damaged file can raise anything
         raise DataError(f"{path}: {_describe_failure(error)}") from None
-    found = {name: table for name, table in _entries(content) if table}
+    found = {
+        name: table for name, table in _entries(content) if table and not _words(name) & _IGNORED
+    }
     if not found:
         raise DataError(f"{path}: contains no named tensors")
-    words = {name: set(re.split(r"[^a-z]+", name.lower())) for name in found}
-    return {name: found[name] for name in sorted(found, key=lambda n: not words[n] & _AVERAGED)}
+    return {name: found[name] for name in sorted(found, key=_preference)}
+
+
+def _words(name: str) -> set[str]:
+    """Return the words of a name such as ``model_ema`` or ``modelEMA``, in lower case."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+
+
+def _preference(name: str) -> int:
+    """Return the place of an entry or a prefix among others, by the words of its name."""
+    words = _words(name)
+    ranks = [rank for rank, of_rank in enumerate(_PREFERENCE) if words & of_rank]
+    return 4 if 4 in ranks else min(ranks, default=2)
 
 
 def _describe_failure(error: Exception) -> str:
@@ -119,7 +159,8 @@ def fit_weights(
 ) -> dict[str, Tensor]:
     """Return the tensors of the first entry that has all weights of a network.
 
-    Others, such as those of a classifier, are left out, as is a common prefix of the names.
+    Others, such as those of a classifier, are left out, as is a common prefix of the names. If
+    other entries fit with other values, a warning names them.
 
     Args:
         entries: result of ``read_weights``.
@@ -128,46 +169,118 @@ def fit_weights(
         variants: yields the tensors of an entry under each set of names that they may have.
 
     Raises:
-        DataError: in every entry, a weight is missing or has another shape.
+        DataError: in every entry, a weight is missing, has another shape or is not a dense tensor
+            of floating-point numbers, or the values taken are not finite.
 
     >>> entries = {"head": {"b": torch.ones(1)}, "params": {"module.a": torch.ones(1)}}
     >>> fit_weights(entries, {"a": torch.zeros(1)})
     {'a': tensor([1.])}
     """
     demanded = [name for name in expected if not name.endswith("num_batches_tracked")]
-    faults = []
+    floating = {name for name in demanded if expected[name].is_floating_point()}
+    faults, fitting = [], {}
     for entry, tensors in entries.items():
         for found in variants(tensors) if variants else [strip_prefix(tensors, expected)]:
             missing = [n for n in demanded if n not in found]
-            shapes = [(n, tuple(found[n].shape), tuple(expected[n].shape)) for n in demanded
-                      if n in found and found[n].shape != expected[n].shape]  # fmt: skip
-            if not missing and not shapes:
-                return {name: found[name] for name in expected if name in found}
-            fault = "{!r} has the shape {}, not {}".format(*shapes[0]) if shapes else ""
+            unfit = [n for n in demanded if n in found and (found[n].shape != expected[n].shape
+                     or (n in floating and not _is_dense(found[n])))]  # fmt: skip
+            if not missing and not unfit:
+                fitting[entry] = {name: found[name] for name in expected if name in found}
+                break
+            fault = f"{unfit[0]!r} {_misfit(found[unfit[0]], expected[unfit[0]])}" if unfit else ""
             if missing:
                 fault = (
                     f"it lacks {len(missing)} of {len(demanded)} weights, such as {missing[0]!r}"
                 )
                 if extra := [name for name in found if name not in expected]:
                     fault += f"; it has others, such as {extra[0]!r}"
-            faults.append((len(missing) + len(shapes), fault, entry))
+            faults.append((len(missing) + len(unfit), fault, entry))
+    if fitting:
+        chosen = most_complete(fitting, expected)
+        check_values({name: chosen[name] for name in floating})
+        return chosen
     _, fault, entry = min(faults)
     others = ", ".join(name for name in entries if name != entry)
     others = f"; the other entries with tensors fit no better: {others}" if others else ""
     raise DataError(f"does not fit: {f'{entry}: ' if entry else ''}{fault}{others}")
 
 
+def _is_dense(tensor: Tensor) -> bool:
+    plain = tensor.layout is torch.strided and not tensor.is_meta
+    return plain and tensor.is_floating_point()
+
+
+def _misfit(found: Tensor, expected: Tensor) -> str:
+    if _is_dense(found):
+        return f"has the shape {tuple(found.shape)}, not {tuple(expected.shape)}"
+    kind = str(found.dtype if found.layout is torch.strided else found.layout)
+    kind = f"quantised ({kind})" if found.is_quantized else kind.removeprefix("torch.")
+    kind = "on the device meta" if found.is_meta else kind
+    return f"is {kind}, not a dense tensor of floating-point numbers"
+
+
+def check_values(tensors: Mapping[str, Tensor]) -> None:
+    """Check that weights are finite numbers in dense tensors.
+
+    Raises:
+        DataError: one is not.
+    """
+    for name, tensor in tensors.items():
+        if not _is_dense(tensor):
+            raise DataError(f"does not fit: {name!r} {_misfit(tensor, tensor)}")
+        if not tensor.float().isfinite().all():
+            raise DataError(f"does not fit: {name!r} contains NaN or infinite values")
+
+
+def most_complete(
+    tables: Mapping[str, dict[str, Tensor]], names: Collection[str]
+) -> dict[str, Tensor]:
+    """Return the table that has the most of some names, the first of equals.
+
+    If others have as many, with other values, a warning says which one was taken.
+
+    Args:
+        tables: by what the warning calls them.
+    """
+    counts = {label: sum(name in table for name in names) for label, table in tables.items()}
+    best, *others = [label for label in tables if counts[label] == max(counts.values())]
+    shared = [name for name in names if name in tables[best]]
+    differing = [
+        label or "no prefix"
+        for label in others
+        if not all(_is_equal(tables[best][name], tables[label].get(name)) for name in shared)
+    ]
+    if differing:
+        warnings.warn(
+            f"of several sets of weights that fit, {best or 'that without a prefix'} was taken, "
+            f"not {', '.join(differing)} (averaged before best, then others in the order of the "
+            "file, last ones at the end)",
+            FsfWarning,
+            stacklevel=2,
+        )
+    return tables[best]
+
+
+def _is_equal(first: Tensor, second: Tensor | None) -> bool:
+    if second is None or first.is_meta or second.is_meta or first.layout is not second.layout:
+        return False
+    return first.dtype == second.dtype and torch.equal(first.to_dense(), second.to_dense())
+
+
 def strip_prefix(tensors: dict[str, Tensor], names: Collection[str]) -> dict[str, Tensor]:
     """Remove the prefix of a network's own names, such as ``module.encoder_q.``.
 
-    If there are several such networks, the most complete one is used, and the first of equals.
+    If there are several such networks, the most complete one is used; of equals, by their names and
+    with a warning, one of averaged weights, the best, the first that is not ``encoder_k`` or such.
 
     >>> strip_prefix({"module.a": torch.ones(1), "fc": torch.ones(1)}, ["a"]).keys()
     dict_keys(['a'])
     """
     first = next(iter(names))
-    prefixes = {key.removesuffix(first): None for key in tensors if key.endswith(f".{first}")}
-    if first in tensors or not prefixes:
-        return tensors
-    best = max(prefixes, key=lambda prefix: sum(prefix + name in tensors for name in names))
-    return {k.removeprefix(best): v for k, v in tensors.items() if k.startswith(best)}
+    keys = (key for key in tensors if f".{key}".endswith(f".{first}"))
+    prefixes = sorted((key.removesuffix(first) for key in keys), key=_preference)
+    tables = {
+        prefix: {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        for prefix in prefixes
+    }
+    return most_complete(tables, names) if prefixes not in ([], [""]) else tensors

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
-from fsframework._calls import checked, seeded
+from fsframework._calls import checked, named, seeded
 from fsframework._files import atomic_write
 from fsframework._reading import check_file, parse_json
 from fsframework.components.resolution import Component
@@ -21,7 +21,7 @@ from fsframework.engine.learning.memory import keep_freed_memory
 from fsframework.engine.names import demand_text
 from fsframework.engine.options import Settings
 from fsframework.engine.stages import Precision
-from fsframework.errors import DataError, RecordError, naming
+from fsframework.errors import DataError, OptionError, RecordError, naming
 from fsframework.interfaces.backbone import Backbone
 from fsframework.interfaces.method import FewShotMethod
 from fsframework.records import RunRecord
@@ -88,6 +88,11 @@ class FewShotModel(nn.Module):
         if not (self._sees_images or method.trains_on_images):
             self.backbone = backbone
         pre = backbone.preprocessing
+        if not (all(0 <= v <= 1 for v in pre.mean) and all(0 < v <= 1 for v in pre.std)):
+            raise OptionError(
+                f"{named(backbone)}: mean and std must be those of RGB channels in 0..1, std above "
+                f"0, not {pre.mean} and {pre.std}; divide those of channels in 0..255 by 255"
+            )
         self.preprocessing_identity = f"{size} {pre.interpolation} {pre.mean} {pre.std}"
         self.register_buffer("mean", 255 * torch.tensor(pre.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(pre.std).view(3, 1, 1), persistent=False)

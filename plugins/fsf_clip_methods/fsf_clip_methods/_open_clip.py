@@ -18,9 +18,10 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fsf_clip_methods._tower import ImageTextTower, needed, trained_on
+from fsframework.errors import naming
 from fsframework.interfaces import Backbone, DataError, OptionError, Preprocessing
 from fsframework.values import check_file
-from fsframework.values.weights import read_weights, strip_prefix
+from fsframework.values.weights import check_values, most_complete, read_weights, strip_prefix
 
 __all__ = ["OpenClip"]
 
@@ -107,6 +108,8 @@ class OpenClip(ImageTextTower):
             raise DataError(
                 f"open-clip:{self.model}: {file} does not fit ({first[:200]})"
             ) from error
+        with naming(f"open-clip:{self.model}: {file}"):
+            check_values(dict(self.net.named_parameters()))
         self.net.requires_grad_(False)
         self._provenance = {
             "package": f"open_clip_torch {importlib.metadata.version('open_clip_torch')}",
@@ -120,8 +123,8 @@ class OpenClip(ImageTextTower):
             library.load_checkpoint(self.net, str(file), weights_only=True)
         except Exception:
             names = self.net.state_dict()
-            tables = [strip_prefix(tensors, names) for tensors in read_weights(file).values()]
-            best = max(tables, key=lambda tensors: sum(name in tensors for name in names))
+            entries = read_weights(file)
+            best = most_complete({k: strip_prefix(v, names) for k, v in entries.items()}, names)
             with tempfile.TemporaryDirectory() as folder:
                 torch.save(best, alone := Path(folder, "weights.pt"))
                 library.load_checkpoint(self.net, str(alone), weights_only=True)

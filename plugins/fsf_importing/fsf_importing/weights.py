@@ -7,8 +7,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from fsframework.errors import naming
 from fsframework.interfaces import DataError
-from fsframework.values.weights import read_weights
+from fsframework.values.weights import check_values, most_complete, read_weights
 
 __all__ = ["one_line", "read_named"]
 
@@ -36,7 +37,7 @@ def read_named(
             if name in found:
                 raise DataError(f"{path}: contains the weight {name!r} twice")
             found[name] = tensor
-    best = max(entries.values(), key=lambda table: sum(name in table for name in names))
+    best = most_complete(entries, names)
     stored = {name: tensor for name, tensor in best.items() if not name.startswith(ignored)}
     faults = []
     if missing := [name for name in names if name not in stored]:
@@ -45,6 +46,8 @@ def read_named(
         faults.append(f"not in the model: {', '.join(left_over)}")
     if faults:
         raise DataError(f"{path}: weights {'; '.join(faults)}")
+    with naming(path):
+        check_values({n: t for n, t in stored.items() if not n.endswith("num_batches_tracked")})
     return stored
 
 

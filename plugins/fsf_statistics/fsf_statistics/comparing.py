@@ -561,7 +561,7 @@ def _notes(
 
 
 def compare(  # noqa: PLR0913 - an option each
-    results: Iterable[Comparable] | Mapping[str, Comparable],
+    results: Comparable | Iterable[Comparable] | Mapping[str, Comparable],
     statistic: Any | Sequence[Any] | None = None,
     *,
     interval: Interval = "student-t",

@@ -124,6 +124,8 @@ def _result(one: Comparable, label: str | None, folder: Path) -> list[MethodResu
         if label is None:
             raise OptionError("outcomes have no name: give a mapping of labels to outcomes")
         return [MethodResult(label, dict(one), one.arms)]
+    if not isinstance(one, (str, Path, Iterable)):
+        raise OptionError(f"results must be runs, their names or folders, or outcomes, not {one!r}")
     found, _ = finished_of(one, folder)
     return [
         method_result(each if isinstance(each, Run) else load_run(each, folder)) for each in found
