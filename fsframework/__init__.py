@@ -46,9 +46,9 @@ __all__, _find = lazily(
 def __getattr__(name: str) -> Any:
     found = _find(name)
     if isinstance(found, FunctionType):
-        from fsframework._calls import argument_checked, entered
+        from fsframework._calls import entered
 
-        found = entered()(argument_checked(found))
+        found = entered()(found)
         found.__module__ = __name__  # where pickle finds it
     globals()[name] = found
     return found

@@ -7,29 +7,24 @@ component that it passed last in its traceback.
 from __future__ import annotations
 
 import errno
-import functools
-import numbers
-import os
 import random
 import sys
 import threading
 import traceback
-import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, FunctionType, NoneType, UnionType
+from types import FrameType, NoneType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from fsframework.errors import DataError, FsfError, OptionError, PluginError, argument
+from fsframework.errors import DataError, FsfError, PluginError
 
 __all__ = [
     "Called",
     "about",
-    "argument_checked",
     "checked",
     "contained",
     "entered",
@@ -222,49 +217,6 @@ def entered() -> Iterator[None]:
             torch.set_default_dtype(torch.float32)
         stack.enter_context(seeded(0))
         yield
-
-
-def argument_checked(function: FunctionType) -> Callable[..., Any]:
-    """Explain what a function of the public API raises for an argument of another type.
-
-    Only then are arguments compared with their annotations: the function's own messages say more.
-
-    Raises:
-        OptionError: from a call that raised another exception; it names the argument.
-    """
-    hints = {name: _evaluated(text, function) for name, text in function.__annotations__.items()}
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        try:
-            return function(*args, **options)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            for name, value in {**dict(zip(hints, args, strict=False)), **options}.items():
-                if not _is_of(value, hints.get(name, Any)):
-                    kind = f"of the type {function.__annotations__[name]}, not {value!r:.80}"
-                    raise OptionError(f"{argument(name)} must be {kind}") from error
-            raise
-
-    return call
-
-
-def _evaluated(annotation: str, function: FunctionType) -> Any:
-    try:
-        return eval(annotation, function.__globals__)
-    except NameError:  # only type checkers import it
-        return Any
-
-
-def _is_of(value: Any, hint: Any) -> bool:
-    """Return whether a value is of a type, whatever its items are."""
-    kind = typing.get_origin(hint) or hint
-    if kind is Any:
-        return True
-    if kind in (typing.Union, UnionType):
-        return any(_is_of(value, option) for option in typing.get_args(hint))
-    abstract = {int: numbers.Integral, float: numbers.Real, Path: os.PathLike}
-    kind = abstract.get(kind, kind)
-    return not isinstance(kind, type) or isinstance(value, kind)
 
 
 @contextmanager

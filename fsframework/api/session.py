@@ -26,12 +26,15 @@ def open_session(
     Args:
         runs_dir: where runs are written; by default ``FSF_RUNS``, else ``./runs``.
         cache_dir: where stages are cached; by default ``FSF_CACHE``, else the user's cache folder.
-        plugins: Python files whose plugin classes are loaded too; a text is one file.
+        plugins: Python files whose plugin classes are loaded too.
         progress: whether progress is shown on standard error, as bars on a terminal, else as lines.
 
     Raises:
-        OptionError: ``progress`` is not true or false.
+        OptionError: an argument is of the wrong type.
     """
+    for name, folder in (("runs_dir", runs_dir), ("cache_dir", cache_dir)):
+        if not isinstance(folder, str | os.PathLike | None):
+            raise OptionError(f"{argument(name)} must be a path, not {folder!r}")
     if not isinstance(progress, bool):
         raise OptionError(f"{argument('progress')} must be true or false, not {progress!r}")
     plugins = [plugins] if isinstance(plugins, str | os.PathLike) else plugins

@@ -26,6 +26,27 @@ _CLASSIFIERS = ("fc", "classifier", "head", "heads")
 """What torchvision calls the part of a model that maps features to the logits of classes."""
 
 
+def _name_module(module: nn.Module) -> str:
+    """Return the name of a backbone that is a module, with a digest of its weights and code.
+
+    Raises:
+        OptionError: its weights cannot be read.
+    """
+    kind = type(module).__name__
+    if any(one.is_meta for one in chain(module.parameters(), module.buffers())):
+        raise OptionError(f"the module {kind} is on the device meta, so its weights have no values")
+    try:
+        called = f"{kebab(kind)}-{code_of(type(module), module).digest[:12]}"
+        if others := [k for k, v in module.state_dict().items() if not isinstance(v, Tensor)]:
+            raise TypeError(f"{others[0]} is no tensor")
+    except (AttributeError, TypeError, ValueError) as error:
+        raise OptionError(
+            f"the module {kind} has weights that cannot be read, as those of a lazy or quantised "
+            f"module ({text_of(error)})"
+        ) from error
+    return called
+
+
 def backbone_of(module: nn.Module) -> type[Backbone]:
     """Return the class of a backbone that is a module with its weights.
 
@@ -37,18 +58,7 @@ def backbone_of(module: nn.Module) -> type[Backbone]:
     weights, layers and code.
     """
     kind = type(module).__name__
-    if any(one.is_meta for one in chain(module.parameters(), module.buffers())):
-        raise OptionError(f"the module {kind} is on the device meta, so its weights have no values")
-    usual, required = _preprocessing(module)
-    try:
-        called = f"{kebab(kind)}-{code_of(type(module), module).digest[:12]}"
-        if others := [k for k, v in module.state_dict().items() if not isinstance(v, Tensor)]:
-            raise TypeError(f"{others[0]} is no tensor")
-    except (AttributeError, TypeError, ValueError) as error:
-        raise OptionError(
-            f"the module {kind} has weights that cannot be read, as those of a lazy or quantised "
-            f"module ({text_of(error)})"
-        ) from error
+    usual, required, called = *_preprocessing(module), _name_module(module)
     _GIVEN.add(module)
 
     class Module(Backbone):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fsf_datasets._found import split_of_name
 from fsf_datasets._image_files import ImageFileDataset
 from fsf_datasets._messages import counted
+from fsf_datasets._splits import split_of_name
 from fsf_datasets._tables import label_fault
 from fsf_datasets._trees import FolderTree, Tree, images_of, open_tree, walk_files
 
