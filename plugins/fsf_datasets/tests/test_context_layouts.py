@@ -339,10 +339,10 @@ def link(root: Path, files: Iterable[str]) -> None:
     """Make one small image visible under many names."""
     stream = io.BytesIO()
     Image.new("RGB", (2, 2)).save(stream, "jpeg")
-    (root / "one").write_bytes(stream.getvalue())
+    (root.with_name("one.jpg")).write_bytes(stream.getvalue())
     for file in files:
         (root / file).parent.mkdir(parents=True, exist_ok=True)
-        os.link(root / "one", root / file)
+        os.link(root.with_name("one.jpg"), root / file)
 
 
 @pytest.mark.shared_data

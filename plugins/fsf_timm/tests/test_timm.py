@@ -298,6 +298,7 @@ SHAPES: dict[str, Any] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:of several sets of weights")
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("make", [VIT, CNN])
 def test_weights_of_a_file(make: Any, name: str, tmp_path: Path) -> None:
