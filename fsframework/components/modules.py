@@ -99,23 +99,13 @@ def backbone_of(module: nn.Module) -> type[Backbone]:
 
         def forward(self, images: Tensor) -> Tensor:
             """Return the module's maps; a vector becomes a 1 x 1 map."""
-            n, _, height, width = images.shape
-            try:
-                # Many modules take a view of their input, which needs the usual memory format.
-                ready = images.contiguous().to(_dtype(module))
-                found = _features(self.module, ready)
-                if not (self._probed or self.training or torch.is_grad_enabled() or ready.is_meta):
-                    self._probed = True
-                    _probe(self.module, ready[:1])
-            except OptionError:
-                raise
-            except (Exception, SystemExit) as error:
-                if is_out_of_memory(error):
-                    raise
-                raise OptionError(
-                    f"the module {kind} does not take {n} x 3 x {height} x {width} images "
-                    f"({text_of(error)}); if they have the wrong size, give its own: size=PIXELS"
-                ) from error
+            n = len(images)
+            # Many modules take a view of their input, which needs the usual memory format.
+            ready = images.contiguous().to(_dtype(module))
+            found = _given(self.module, kind, ready)
+            if not (self._probed or self.training or torch.is_grad_enabled() or ready.is_meta):
+                self._probed = True
+                _probe(self.module, kind, ready[:1])
             if (
                 not (is_tensor := _is_plain(found, images))
                 or len(found.shape) < 2
@@ -145,7 +135,7 @@ _TOLERANCE = 0.05
 """Of the largest feature: half precision differs by less between batches of different sizes."""
 
 
-def _probe(module: nn.Module, images: Tensor) -> None:
+def _probe(module: nn.Module, kind: str, images: Tensor) -> None:
     """Check that an image has the same features again, and beside another image.
 
     Args:
@@ -153,7 +143,7 @@ def _probe(module: nn.Module, images: Tensor) -> None:
     """
     patterns = torch.arange(2 * images.numel(), device=images.device).sin().to(images.dtype)
     batch = patterns.reshape(2, *images.shape[1:])
-    both, again, alone = (_features(module, part.clone()) for part in (batch, batch, batch[:1]))
+    both, again, alone = (_given(module, kind, part.clone()) for part in (batch, batch, batch[:1]))
     if not all(_is_plain(found, images) and found.ndim for found in (both, again, alone)):
         return  # which is refused where it is returned
     limit = _TOLERANCE * both.float().abs().max()
@@ -164,7 +154,7 @@ def _probe(module: nn.Module, images: Tensor) -> None:
             and ((found.float() - expected.float()).abs() > limit).any()
         ):
             raise OptionError(
-                f"the module {type(module).__name__} gives an image other features {how}; it must "
+                f"the module {kind} gives an image other features {how}; it must "
                 "depend on nothing but the image: no random numbers, no statistics of the batch"
             )
 
@@ -212,6 +202,20 @@ def _without_classifier(module: nn.Module) -> nn.Module:
         if own:
             module.set_submodule(own[-1], nn.Identity())
     return module
+
+
+def _given(module: nn.Module, kind: str, images: Tensor) -> Any:
+    """Return what a module gives for images; it is at fault for whatever it raises."""
+    try:
+        return _features(module, images)
+    except (Exception, SystemExit) as error:
+        if is_out_of_memory(error):
+            raise
+        shape = " x ".join(map(str, images.shape))
+        raise OptionError(
+            f"the module {kind} does not take {shape} images ({text_of(error)}); if they have the "
+            "wrong size, give its own: size=PIXELS"
+        ) from error
 
 
 def _features(module: Any, images: Tensor) -> Any:

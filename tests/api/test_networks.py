@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,10 @@ MISFITS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "empty": (lambda: Returning(nothing), "tuple"),
     "text": (lambda: Returning(lambda images: "features"), "str"),
     "error": (lambda: Returning(lambda images: {}["key"]), "KeyError"),
+    "exit": (lambda: Returning(lambda images: sys.exit(3)), "SystemExit"),
+    "complex": (lambda: Returning(lambda images: images.flatten(1) + 0j), "Tensor"),
+    "random": (lambda: Returning(lambda x: torch.rand(len(x), 5)), "in another call"),
+    "batch": (lambda: Returning(lambda x: (x - x.mean(0)).flatten(1)), "others of its batch"),
     "lazy": (lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), "lazy"),
     "meta": (lambda: nn.Conv2d(3, 4, 3, device="meta"), "device meta"),
 }
@@ -211,6 +216,14 @@ def test_size_mean_and_std_are_options_of_the_backbone(tmp_path: Path) -> None:
     assert fsf.model("ncc", backbone=NETWORKS["timm-vit"][0](), device="cpu").image_size == 32
     with pytest.raises(OptionError, match=r"backbone\.sizes"):
         fsf.model("ncc", backbone=pixels, sizes=24)
+    array = fsf.model("ncc", backbone=pixels, size=24, mean=np.full(3, 0.5), std=torch.ones(3))
+    np.testing.assert_allclose(array.embed(np.zeros((1, 24, 24, 3), np.uint8)), [[-0.5] * 3])
+    for wrong in ({"mean": (123.7, 116.3, 103.5)}, {"std": (0, 0, 0)}):
+        with pytest.raises(OptionError, match=r"module Sequential.* in 0\.\.1"):
+            fsf.model("ncc", backbone=pixels, size=24, **wrong)
+    endless = nn.Sequential(nn.Flatten(), nn.Threshold(1e9, float("nan")))
+    with pytest.raises(PluginError, match=r"the module Sequential: .*not finite"):
+        fsf.model("ncc", backbone=endless, size=8).embed(np.zeros((1, 8, 8, 3), np.uint8))
     with pytest.raises(OptionError, match="size=PIXELS"):
         fsf.model("ncc", backbone=nn.Sequential(nn.Flatten(), nn.Linear(12, 2)), size=16)
 

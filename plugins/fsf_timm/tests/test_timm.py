@@ -6,10 +6,15 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections import defaultdict, deque
+from contextlib import nullcontext
+from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -20,6 +25,7 @@ from torch.func import functional_call, vmap
 from fsf_timm import Timm
 from fsf_timm._library import load_timm
 from fsf_timm._provenance import trained_on
+from fsframework.errors import FsfWarning
 from fsframework.interfaces import Backbone, DataError, OptionError, Preprocessing
 from fsframework.testing import parametrize_with_checks
 from plugins.fsf_timm.tests.files import Opens, put_in_hub, refusal
@@ -250,6 +256,10 @@ def with_prefix(prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:
     return {prefix + k: v for k, v in tensors.items()}
 
 
+def other_than(tensors: dict[str, Any]) -> dict[str, Any]:
+    return {k: v + 1 for k, v in tensors.items()}
+
+
 HEAD = {"fc.weight": torch.zeros(7, 4), "fc.bias": torch.zeros(7)}
 SHAPES: dict[str, Any] = {
     "bare.safetensors": lambda own: own,
@@ -295,7 +305,28 @@ SHAPES: dict[str, Any] = {
         "teacher": {**with_prefix("backbone.", own), "head.mlp.0.weight": torch.zeros(2, 2)},
         "args": argparse.Namespace(arch="vit_small"),
     },
-}
+    "grad.pth": lambda own: {
+        **{k: other_than(own) for k in ("grad", "fisher", "mask", "init_state_dict")},
+        "state_dict": own,
+    },
+    "best.pth": lambda own: {"last_state_dict": other_than(own), "best_state_dict": own},
+    "camel.pth": lambda own: {"model": other_than(own), "modelEMA": own},
+    "flat.safetensors": lambda own: {
+        **with_prefix("student.", other_than(own)),
+        **with_prefix("teacher.", own),
+    },
+    "keys first.pth": lambda own: {
+        **with_prefix("encoder_k.", other_than(own)),
+        **with_prefix("encoder_q.", own),
+    },
+    "of other objects.pth": lambda own: {
+        "state_dict": own,
+        "more": [defaultdict(list, a=[1]), deque([1]), datetime(2024, 1, 1), timedelta(1), slice(1),
+                 range(3), frozenset([1]), {1}, Decimal("1.2"), UUID(int=3), torch.__version__],
+    },
+}  # fmt: skip
+TOLD = {"moco.pth", "ema.pth", "dino.pth", "best.pth", "camel.pth", "flat.safetensors"}
+TOLD.add("keys first.pth")
 
 
 @pytest.mark.filterwarnings("ignore:of several sets of weights")
@@ -312,8 +343,29 @@ def test_weights_of_a_file(make: Any, name: str, tmp_path: Path) -> None:
     shown = images(loaded.preprocessing.size)
     with torch.no_grad():
         assert not torch.allclose(loaded(shown), trained(shown))
-        loaded.load_pretrained(offline=True)
+        with pytest.warns(FsfWarning, match="taken") if name in TOLD else nullcontext():
+            loaded.load_pretrained(offline=True)
         assert torch.equal(loaded(shown), trained(shown))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("complex64", lambda v: v + 0j),
+        ("int8", lambda v: v.to(torch.int8)),
+        ("sparse", lambda v: v.to_sparse()),
+        ("meta", lambda v: v.to("meta")),
+        ("NaN or infinite", lambda v: v / 0),
+    ],
+)
+def test_tensors_that_are_no_weights_are_refused(kind: str, change: Any, tmp_path: Path) -> None:
+    path, own = tmp_path / "w.pth", weights_of(CNN())
+    name = next(k for k, v in own.items() if v.ndim == 4)
+    torch.save({**own, name: change(own[name])}, path)
+    message = refusal("test_resnet", weights=str(path))
+    assert kind in message
+    assert repr(name) in message
+    assert str(path) in message
 
 
 def test_pretrained_weights_stay_unchanged() -> None:
