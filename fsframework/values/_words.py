@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -18,12 +20,28 @@ from fsframework.values._texts import normalize
 __all__ = ["WordReader"]
 
 _MISSING = {"na", "n/a", "n.a.", "#n/a", "#na", "nan", "-nan", "null", "none", "nil", "<na>", "nat"}
-_MISSING |= {"-", "--", "–", "—", "?"}
+_MISSING |= {
+    "-",
+    "--",
+    "–",
+    "—",
+    "?",
+    "\\n",
+    "(null)",
+    "<null>",
+    "<none>",
+    "pd.na",
+    "na_character_",
+}
+_MISSING |= {"#n/a n/a", "1.#qnan", "-1.#ind", "character(0)"}
+_MISSING |= {"#value!", "#ref!", "#name?", "#div/0!", "#null!", "#num!"}
 _QUOTES = {"'": "'", '"': '"', "`": "`", "“": "”", "‘": "’", "«": "»"}
-_BRACKET = r"^\s*([A-Za-z_][\w.]*\()*[\[({]|^\s*\w+\(\s*\)\s*$"
+_UNUSUAL = r"^\s*([A-Za-z_][\w.]*\()*[\[({]|^\s*\w+\(|^\s*\"|&|[\t\r\n]|\x{ff1b}|\x{61b}|\x{37e}"
+"""Cells that may be more than words and separators."""
 _LIST = re.compile(
     r"(?:[A-Za-z_][\w.]*\()*(?:\[(?P<list>.*)\]|\{(?P<set>.*)\}"
-    r"|\((?P<tuple>\s*[ubUB]?['\"].*|[^()]*,[^()]*|\s*)\))(?:\s*,\s*dtype=[^()]*)?\)*",
+    r"|\((?P<tuple>\s*[ubUB]?['\"].*|[^()]*,[^()]*|\s*)\))(?:\s*,\s*dtype=[^()]*)?\)*"
+    r"|(?:c|list)\((?P<call>\s*['\"].*)\)",
     re.DOTALL,
 )
 _ITEM = re.compile(
@@ -32,6 +50,13 @@ _ITEM = re.compile(
     re.DOTALL,
 )
 _MARKS = {",": "commas separate words", "|": "'|' separates words"}
+_OTHER_SEPARATORS = re.compile(r"[\t\r\n\uff1b\u061b\u037e]")
+"""What separates words besides a semicolon: ends of lines, and the semicolons of other scripts."""
+_SCORED = r"[\s:=(]+[01]?\.\d+\)?$|:\w+$"
+_NO_WORD = re.compile(
+    rf"{_SCORED}|^[\"'“”‘`=*•]|[\"“”`]$|^(?:\d+[.)]|-)\s|^[(\[{{<].*[)\]}}>]$|[、，؛；]|^\W+$"
+)
+"""Scores, tags, list marks, and quotes and brackets that no other rule reads."""
 
 
 class WordReader:
@@ -77,11 +102,15 @@ class WordReader:
 
         if not hasattr(cells.type, "value_field"):  # not lists
             cells = cells.cast(pa.string())
-            bracketed = pc.match_substring_regex(cells, _BRACKET).fill_null(False)
+            bracketed = pc.match_substring_regex(cells, _UNUSUAL).fill_null(False)
             if bracketed.true_count:
                 joined = [self._joined(cell) for cell in cells.filter(bracketed).to_pylist()]
                 cells = pc.replace_with_mask(cells, bracketed, pa.array(joined, pa.string()))
             cells = pc.split_pattern(cells, self._separator)
+        elif pc.any(pc.match_substring(cells.flatten().cast(pa.string()), self._separator)).as_py():
+            # The items of a list may themselves be several words.
+            texts = cells.cast(pa.list_(pa.string()))
+            cells = pc.split_pattern(pc.binary_join(texts, self._separator), self._separator)
         flat = cells.flatten()
         if not pa.types.is_dictionary(flat.type):
             flat = flat.cast(pa.string()).dictionary_encode()
@@ -139,13 +168,19 @@ class WordReader:
 
     def _word(self, text: str, count: int = 1) -> str:
         """Return a word as it is compared; empty if it is missing."""
-        written = " ".join(text.split())
+        written = " ".join("".join(filter(_is_visible, text)).split())
         if len(written) > 1 and _QUOTES.get(written[0]) == written[-1]:
             return normalize(written[1:-1].strip()).lower()
         word = normalize(written).lower()
         if word in _MISSING:
             self._missing[written] += count
             return ""
+        if _NO_WORD.search(word):
+            raise DataError(
+                f"a cell has {written[:80]!r}, which is read as no word: give the bare words with "
+                f"{self._separator!r} between them, without scores, tags, marks or brackets, or "
+                "put a word that is meant into single quotes"
+            )
         if any(mark in word for mark in _MARKS):
             self._marked.setdefault(word, written)
         self._spellings.setdefault(word, set()).add(written)
@@ -153,7 +188,12 @@ class WordReader:
 
     def _joined(self, cell: str) -> str:
         """Return a cell with the items of a list joined by the separator."""
-        if (found := _LIST.fullmatch(cell.strip())) is None:
+        cell = html.unescape(cell).strip()
+        if cell[:1] == cell[-1:] == '"' and cell.count('"') == 2:
+            cell = cell[1:-1]
+        if self._separator == ";":
+            cell = _OTHER_SEPARATORS.sub(";", cell)
+        if (found := _LIST.fullmatch(cell)) is None:
             return "" if re.fullmatch(r"\s*\w+\(\s*\)\s*", cell) else cell
         inner = next(text for text in found.groups() if text is not None)
         return self._separator.join(self._items(inner, cell, mapped=found["set"] is not None))
@@ -161,7 +201,7 @@ class WordReader:
     def _items(self, inner: str, cell: str, *, mapped: bool) -> Iterator[str]:
         for item in _ITEM.finditer(inner):
             text = item["bare"]
-            if mapped and (item["maps"] or (text and ":" in text)):
+            if item["maps"] or (mapped and text and ":" in text):
                 raise DataError(
                     f"the cell {cell[:80]!r} maps words to values; words are separated by "
                     f"{self._separator!r}"
@@ -175,6 +215,15 @@ class WordReader:
                 if any(mark in text for mark in _MARKS):
                     text = f'"{text}"'
             yield text.strip()
+
+
+def _is_visible(char: str) -> bool:
+    """Return whether a character is none that marks a format or controls a device."""
+    return (
+        (char.isascii() and char.isprintable())
+        or char.isspace()
+        or (unicodedata.category(char) not in ("Cc", "Cf"))
+    )
 
 
 def _parts(word: str, mark: str) -> list[str]:

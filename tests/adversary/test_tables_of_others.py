@@ -116,6 +116,11 @@ def test_names_of_classes_in_a_file_are_found_in_either_form(tmp_path: Path) -> 
             "array(['grass', 'stop sign'], dtype='<U9')",
             "[np.str_('grass'), np.str_('stop sign')]",
             "'grass'; “stop sign”",
+            *('c("grass", "stop sign")', 'list("grass","stop sign")', ' "grass;stop sign"'),
+            *("grass\tstop sign", "grass\nstop sign", "grass；stop sign"),
+            "gra\u200bss;stop sign\0",
+            *("grass;&#115;top sign", "grass;\\N;stop sign;#N/A N/A"),
+            "grass;character(0);stop sign",
             "['grass', None, nan, 'stop sign']",
         )),
         (r'["caf\u00e9", "man\'s"]'.replace("\\'", "'"), ["café", "man's"]),
@@ -145,6 +150,32 @@ def test_what_is_not_taken_as_written_is_said(fsf: Fsf, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "3 cells have 'NA'" in done.stderr
     assert "'Grass'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *(
+            "grass (0.93)",
+            "grass 0.93",
+            "grass:0.9",
+            "grass=0.9",
+            "grass:noun",
+            "1. grass",
+            "- grass",
+        ),
+        *("(grass)", '="grass;sky"', "'grass;sky", '[{"label": "grass"}]', "…"),
+    ],
+)
+def test_what_is_no_word_is_refused(cell: str) -> None:
+    with pytest.raises(DataError, match="cell"):
+        WordReader().lists(pa.array([cell]))
+    assert WordReader().words(f"'{cell}'" if ";" not in cell else "'grass'")
+
+
+def test_items_of_lists_may_be_several_words() -> None:
+    cells = pa.array([["grass;sky"], ["sea"]])
+    assert WordReader().lists(cells).to_pylist() == [["grass", "sky"], ["sea"]]
 
 
 @pytest.mark.parametrize(

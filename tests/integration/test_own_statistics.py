@@ -202,6 +202,6 @@ def test_what_a_missing_package_computes_is_refused_before_the_run(
     asked = ("run", *FLAGS, "--method", "ncc", "--statistic", "spread", "--runs-dir", str(tmp_path))
     done = fsf(*asked, *more)
     assert done.returncode == 2, done.stdout
-    assert "pip install fsf-statistics" in done.stderr
+    assert "is part of fsf-statistics: pip install" in done.stderr
     assert not [*tmp_path.glob("*/run.json")]
     assert fsf(*asked).returncode == 0
