@@ -82,6 +82,11 @@ class WordReader:
         self._spellings: dict[str, set[str]] = {}
         self._marked: dict[str, str] = {}
 
+    @staticmethod
+    def is_missing(text: str) -> bool:
+        """Return whether a text is what programs write where there is none."""
+        return text.strip().lower() in _MISSING
+
     def words(self, cell: str) -> list[str]:
         """Return the words of a cell, in its order.
 

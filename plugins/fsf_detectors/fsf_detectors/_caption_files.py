@@ -70,7 +70,7 @@ def find_format(path: Path) -> Format:
     if suffixes and _SUFFIXES.get(suffixes[-1]) == "jsonl":
         return "jsonl"
     first = next((line for line in _lines(path) if line.strip()), None)
-    if first is not None and _IMAGE.fullmatch(first) and "\t" not in first:
+    if first is not None and _IMAGE.fullmatch(first) and "\t" not in first and _has_class(first):
         return "fewstab"
     if suffixes and suffixes[-1] in _SUFFIXES:
         return _SUFFIXES[suffixes[-1]]
@@ -153,6 +153,8 @@ def _json_row(number: int, line: str) -> Row:
         if name not in found:
             names = ", ".join(map(reprlib.repr, sorted(found)[:5])) or "nothing"
             return Row(number, fault=f"has no {name!r}, only {names}")
+        if found[name] is None and name == "caption":
+            found[name] = ""
         if not isinstance(found[name], str):
             return Row(number, fault=f"has a {name!r} that is not text")
     return Row(number, found["key"], 0, found["caption"])
@@ -160,9 +162,14 @@ def _json_row(number: int, line: str) -> Row:
 
 def _fewstab_row(number: int, line: str) -> Row:
     name, *parts = line.split(",")
-    if len(parts) < 2:
+    if not _has_class(line):
         return Row(number, fault="is not FILE,CAPTION,CLASS")
     return Row(number, name.strip(), 0, ",".join(parts[:-1]).strip())
+
+
+def _has_class(line: str) -> bool:
+    """Return whether a line has three cells; in ``a.png,"a dog, with snow"`` are two."""
+    return len(next(csv.reader([line]), [])) > 2
 
 
 def _token_row(number: int, line: str) -> Row:

@@ -193,7 +193,7 @@ class CaptionsFile(Captioner):
         if empty:
             found.append(
                 f"{self.path}: {_counted(len(empty), 'caption')} "
-                f"{'is' if len(empty) == 1 else 'are'} empty: {_named(empty)}"
+                f"{'is' if len(empty) == 1 else 'are'} empty or missing: {_named(empty)}"
             )
         return found + self._foreign([known[key] for key in mine])
 
@@ -251,10 +251,11 @@ class CaptionsFile(Captioner):
             elif row.fault:
                 fault = f"row {row.number} {row.fault}"
             else:
+                caption = "" if WordReader.is_missing(row.caption) else row.caption
                 if several:
-                    places[row.place] = row.caption
+                    places[row.place] = caption
                 else:
-                    captions[key] = row.caption
+                    captions[key] = caption
                 continue
             if self.on_error == "stop":
                 raise DataError(f"{self.path}: {fault}; on_error=skip leaves out such rows")

@@ -298,12 +298,21 @@ def _without_negated(tokens: list[_Token]) -> list[_Token]:
         elif denies and (token.pos in _NOUNS or (token.pos == "ADJ" and not named)):
             named = named or token.pos in _NOUNS
             token = token._replace(pos="")
-        elif named and token.text in ("or", "nor"):
+        elif denies and (
+            token.text in ("or", "nor") or (token.kind == "C" and _listed(tokens[i:]))
+        ):
             named = False
         elif named or token.pos not in _BEFORE_NOUN:
             denies = named = False
         left.append(token)
     return left
+
+
+def _listed(tokens: list[_Token]) -> bool:
+    """Return whether commas and noun phrases are followed by "or": ", cat, or bird"."""
+    phrase = (*_NOUNS, "ADJ", *_BEFORE_NOUN)
+    rest = (token for token in tokens if token.kind != "C" or token.text)  # without commas
+    return next((t.text for t in rest if t.pos not in phrase), "") in ("or", "nor")
 
 
 class _Token(NamedTuple):

@@ -140,7 +140,7 @@ BROKEN = [
     ("c.jsonl", b'["a", "b"]', "row 2 is not a JSON object"),
     ("c.jsonl", b'{"key": "a", "text": "b"}', "row 2 has no 'caption', only 'key', 'text'"),
     ("c.jsonl", b'{"key": 7, "caption": "b"}', "row 2 has a 'key' that is not text"),
-    ("c.jsonl", b'{"key": "a", "caption": null}', "row 2 has a 'caption' that is not text"),
+    ("c.jsonl", b'{"key": "a", "caption": 7}', "row 2 has a 'caption' that is not text"),
     ("c.jsonl", b'{"key": "", "caption": "b"}', "row 2 has no key"),
     ("c.jsonl", b'{"key": "a", "caption": "caf\xe9"}', "row 2 is not UTF-8 text"),
     ("c.jsonl", b'{"key": "a", "caption": "\\ud800"}', "row 2 is not UTF-8 text"),
@@ -271,9 +271,20 @@ class TestMatching:
         with pytest.raises(DataError, match="file names match: use match=name"):
             detector.notes(["1.jpg"])
 
+    @pytest.mark.parametrize("text", ["NA", "nan", "NULL", '""'])
+    def test_missing_captions(self, write: Any, text: str) -> None:
+        detector = of_file(write("c.csv", f"key,caption\n{KEYS[0]},a dog\n{KEYS[1]},{text}\n"))
+        assert any("missing" in note and KEYS[1] in note for note in detector.notes(KEYS[:2]))
+
+    def test_two_columns_without_a_header_are_not_of_fewstab(self, write: Any) -> None:
+        with pytest.raises(DataError, match="row 1 lacks the column key"):
+            of_file(write("c.csv", 'a.jpg,"A dog, with snow"\n')).notes(["a.jpg"])
+
     def test_empty_captions(self, write: Any) -> None:
         detector = of_file(write("c.csv", CSV))
-        assert detector.notes(KEYS) == [f"{detector.path}: 1 caption is empty: 'cats/2.jpg'"]
+        assert detector.notes(KEYS) == [
+            f"{detector.path}: 1 caption is empty or missing: 'cats/2.jpg'"
+        ]
         assert of_file(write("c.jsonl", JSONL)).notes(KEYS) == []
 
 
