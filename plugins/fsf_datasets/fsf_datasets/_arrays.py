@@ -318,10 +318,7 @@ def _rows_of_classes(content: Mapping[str, Any], place: str, count: int) -> dict
     if wrong := np.flatnonzero(listings != 1).tolist():
         classes = [name for name, members in rows.items() if wrong[0] in members]
         where = f"more than once, in {quoted(classes)}" if classes else "in no class"
-        raise DataError(
-            f"{place}: class_dict must have each image once; it has row {wrong[0]} {where}, and "
-            f"{len(wrong) - 1:,} other such rows"
-        )
+        raise DataError(f"{place}: class_dict must have each row once; row {wrong[0]} is {where}")
     return (
         {label: rows[label] for label in sorted(rows, key=str)}
         if listed
@@ -339,20 +336,16 @@ def _written(content: Mapping[str, Any], rows: Mapping[Any, Any], place: str) ->
         named = dict(zip(numbers, map(_text, by_name), strict=True))
         if len(named) < len(numbers):
             same = [_text(n) for n, number in by_name.items() if named[int(number)] != _text(n)]
-            raise DataError(
-                f"{place}: catname2label gives {quoted(same)} the number of another name"
-            )
+            raise DataError(f"{place}: catname2label gives {quoted(same)} another name's number")
         return named
-    listed = content.get("label_specific_str")
-    if listed is not None:
+    if (listed := content.get("label_specific_str")) is not None:
         return dict(enumerate(_listed(listed, place, "label_specific_str", str)))
     return {}
 
 
 def _labels(values: Any, place: str) -> list[Any]:
     """Return labels, which are all whole numbers or all names."""
-    plain = _plain(values)
-    if plain is None:
+    if (plain := _plain(values)) is None:
         raise DataError(f"{place}: the labels must be a flat list of whole numbers or names")
     found = [_label(value, row, place) for row, value in enumerate(plain)]
     if len({type(label) for label in found}) > 1:
@@ -382,8 +375,7 @@ def _listed(values: Any, place: str, what: str, kind: type[Any]) -> list[Any]:
     Raises:
         DataError: it contains anything else, such as NaN or another list.
     """
-    plain = _plain(values)
-    if plain is not None:
+    if (plain := _plain(values)) is not None:
         found = [_text(v) if isinstance(v, bytes) else v for v in plain]
         if kind is int:
             found = [int(v) if isinstance(v, (bool, float)) and v % 1 == 0 else v for v in found]
@@ -409,16 +401,14 @@ def _text(value: Any) -> str:
 
 def find_cifar(layout: Layout, tree: Tree, names: ClassNames | None) -> Found:
     """Find the original files of CIFAR-100: the binary ones or the Python pickles."""
-    binary = tree.nearest("fine_label_names.txt")
-    if binary is not None:
+    if (binary := tree.nearest("fine_label_names.txt")) is not None:
         try:
             with tree.open(binary) as stream:
                 fine = "".join(text_lines(stream)).split()
         except OSError as error:
             raise DataError(f"{tree.place(binary)}: cannot be read ({reason(error)})") from None
         return _cifar(layout, tree, names, fine, binary, (".bin", _binary))
-    meta = tree.nearest("meta")
-    if meta is None:
+    if (meta := tree.nearest("meta")) is None:
         return Found(layout.name)
     content = _content(tree, meta)
     if "fine_label_names" not in content:
@@ -440,8 +430,7 @@ def _cifar(
     sources = [source]
     suffix, read = how
     for part in ("train", "test"):
-        file = tree.nearest(f"{part}{suffix}")
-        if file is None:
+        if (file := tree.nearest(f"{part}{suffix}")) is None:
             found.problems.append(f"{part}{suffix} is missing")
             continue
         sources.append(file)

@@ -33,8 +33,7 @@ class ClassNames:
         for form in _FORMS:
             found: dict[str, str | None] = {}
             for name in self.names:
-                key = form(unicodedata.normalize("NFC", name))
-                if key:
+                if key := form(unicodedata.normalize("NFC", name)):
                     found[key] = name if found.get(key, name) == name else None
             self._known.append(found)
         self._seen: dict[str, str | None] = {}
@@ -47,8 +46,7 @@ class ClassNames:
 
     def _find(self, written: str) -> str | None:
         for form, known in zip(_FORMS, self._known, strict=True):
-            name = known.get(form(written))
-            if name is not None:
+            if (name := known.get(form(written))) is not None:
                 return name
         return None
 

@@ -190,8 +190,7 @@ class Declared(ImageFileDataset):
             image = self._upright(index, min_size)
         else:  # the rotations of an image are mostly requested one after the other
             key = (index // len(self._degrees), min_size)
-            found = self._turned.get(key)
-            if found is None:
+            if (found := self._turned.get(key)) is None:
                 if len(self._turned) >= _MAX_CACHED:
                     self._turned.clear()
                 found = self._turned[key] = self._upright(index, min_size)
@@ -423,8 +422,7 @@ def _in_other_splits(found: Found, chosen: Split, declaration: Declaration) -> l
     """Return the classes that are in the folder of another split than the published one."""
     if not _in_split_folders(found) or not chosen.members:
         return []
-    wrong = _wrong(found, chosen)
-    if not wrong:
+    if not (wrong := _wrong(found, chosen)):
         return []
     for other in declaration.splits.values():
         if other.members and not _wrong(found, other):

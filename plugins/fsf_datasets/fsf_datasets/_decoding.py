@@ -10,16 +10,10 @@ from typing import BinaryIO
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError, __version__
 
+from fsf_datasets._messages import kind_of
 from fsframework.interfaces import OptionError
 
-__all__ = [
-    "MOST_BYTES",
-    "PixelRange",
-    "RangeError",
-    "check_pixel_range",
-    "decode",
-    "is_image_start",
-]
+__all__ = ["MOST_BYTES", "PixelRange", "RangeError", "check_pixel_range", "decode"]
 
 PixelRange = tuple[float, float]
 """The values that are shown as black and as white."""
@@ -35,27 +29,6 @@ _FORMATS = ("PNG", "JPEG", "BMP", "DIB", "WEBP", "GIF", "PPM", "TIFF", "JPEG2000
 )
 """The formats of the file extensions. Pillow knows others, of which some start another program."""
 
-_KINDS = {
-    b"version https://git-lfs": "a pointer of Git LFS, not the image; run git lfs pull",
-    b"/annex/objects/": "a pointer of git-annex, not the image; run git annex get",
-    b"%!PS": "EPS, a format that is not read",
-    b"\0\0\1\0": "an icon",
-    b"PK\3\4": "a zip archive",
-    b"%PDF": "PDF, a format that is not read",
-    b"P7\n": "PAM, a format that is not read",
-    b"II*\0": "a TIFF of a kind that is not read, or damaged",
-    b"MM\0*": "a TIFF of a kind that is not read, or damaged",
-    b"\x89PNG": "a damaged PNG",
-    b"\xff\xd8\xff": "a damaged JPEG",
-    b"GIF8": "a damaged GIF",
-    b"RIFF": "a damaged WebP",
-    b"BM": "a damaged BMP",
-}
-"""What a file is, by its first bytes."""
-
-_SAVE = "save it with 8 bits"
-_MOST_8_BITS = 255
-_MOST_HEADER = 1 << 16
 _WHITE = 65535
 _LEAST_HIGHEST = 1 << 14
 """What the highest 16-bit value must reach; cameras give 10, 12 or 14 bits."""
@@ -125,8 +98,7 @@ def decode(
         raise
     except UnidentifiedImageError:
         stream.seek(0)
-        kind = _kind_of(stream.read(64))
-        kind = f"it is {kind}" if kind else f"none of the formats {', '.join(_FORMATS)}"
+        kind = kind_of(stream.read(64)) or f"none of the formats {', '.join(_FORMATS)}"
         raise ValueError(kind) from None
     except Image.DecompressionBombError:
         raise ValueError(f"it has more than {_MOST_PIXELS:,} pixels, the most read") from None
@@ -150,28 +122,6 @@ def _decoded(stream: BinaryIO, min_size: int | None, pixel_range: PixelRange | N
         return _to_rgb(image, pixel_range)
 
 
-def is_image_start(head: bytes) -> bool:
-    """Return whether the first bytes of a file are those of a usual image."""
-    return _kind_of(head).startswith(("a damaged", "HEIC", "a TIFF"))
-
-
-def _kind_of(head: bytes) -> str:
-    """Return what a file that is no readable image is, by its first bytes; empty if unknown."""
-    if not head.strip(b"\0"):
-        return "filled with zeros" if head else "empty"
-    if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
-        return (
-            "SVG, a format that is not read"
-            if b"<svg" in head.lower()
-            else "text such as HTML, not an image"
-        )
-    if head[4:8] == b"ftyp":
-        return (
-            "HEIC or a like format, which is not read" if b"avif" not in head else "a damaged AVIF"
-        )
-    return next((kind for start, kind in _KINDS.items() if head.startswith(start)), "")
-
-
 def _without_texts(chunks: bytes) -> bytes:
     """Return a PNG file without its texts and colour profile; ``chunks`` follow its signature."""
     kept, start = [_PNG], 0
@@ -188,14 +138,11 @@ def _to_rgb(image: Image.Image, pixel_range: PixelRange | None) -> Image.Image:
     # header states; once loaded, an image does not tell.
     tags = getattr(image, "tag_v2", {})
     white = _stated_white(image)
-    wide = white > _MOST_8_BITS and not image.mode.startswith("I")
+    wide = white > 255 and not image.mode.startswith("I")
     if tags and 2 in tags.get(339, ()) and image.mode not in ("I", "F"):
         raise ValueError("its values are signed, of 8 bits; save it with values from 0 to 255")
     if wide and tags.get(284) == 2 and image.tile[0][0] == "raw":
-        raise ValueError(
-            "its colours of 16 bits are stored as separate planes, uncompressed; save it with "
-            "8 bits, or with the colours of each pixel together"
-        )
+        raise ValueError("its colours of 16 bits are uncompressed planes; save it with 8 bits")
     image.load()
     ImageOps.exif_transpose(image, in_place=True)
     if image.mode == "F" or image.mode.startswith("I"):
@@ -219,12 +166,12 @@ def _stated_white(image: Image.Image) -> int:
     if image.format == "JPEG2000":
         assert image.fp is not None
         image.fp.seek(0)
-        start = image.fp.read(_MOST_HEADER).find(b"\xff\x4f\xff\x51")
+        start = image.fp.read(1 << 16).find(b"\xff\x4f\xff\x51")
         image.fp.seek(start + 42)  # the precision of the first component, less 1
         return (2 << (image.fp.read(1)[0] & 0x7F)) - 1
-    bits = max(getattr(image, "tag_v2", {}).get(258, (8,)))
-    wide = bits > 8 or ";16" in str(image.tile) or image.mode.startswith("I")
-    return _WHITE if wide else _MOST_8_BITS
+    wide = ";16" in str(image.tile) or image.mode.startswith("I")
+    wide = wide or max(getattr(image, "tag_v2", {}).get(258, (8,))) > 8
+    return _WHITE if wide else 255
 
 
 def _scaled(image: Image.Image, pixel_range: PixelRange | None, white: int) -> Image.Image:
@@ -240,7 +187,11 @@ def _scaled(image: Image.Image, pixel_range: PixelRange | None, white: int) -> I
     is_16_bit = image.mode.startswith("I;16") or image.format in ("PNG", "PPM")
     if pixel_range is None and is_16_bit and image.mode != "F":
         if 0 < highest < _LEAST_HIGHEST and white == _WHITE:
-            raise _too_dark(int(highest), (1 << int(highest).bit_length()) - 1)
+            raise RangeError(
+                f"its 16-bit values end at {highest:,.0f} of {_WHITE:,}, as of a camera with fewer "
+                "bits, and would be dark; save it with 8 bits",
+                (0, (1 << int(highest).bit_length()) - 1),
+            )
         pixel_range = (0, white)
     elif pixel_range is None:
         kind = "floats" if image.mode == "F" else "32-bit integers"
@@ -261,7 +212,7 @@ def _scaled(image: Image.Image, pixel_range: PixelRange | None, white: int) -> I
 def _require_full_range(image: Image.Image, pixel_range: PixelRange | None, white: int) -> None:
     """Refuse 16-bit colours that are too dark, or of which another range is to be shown."""
     if pixel_range not in (None, (0, white)):
-        raise ValueError(f"colours of 16 bits are read only from 0 to {white:,}; {_SAVE}")
+        raise ValueError(f"16-bit colours are read only from 0 to {white:,}; save it with 8 bits")
     colours = image.convert("RGB").getextrema() if "A" in image.getbands() else image.getextrema()
     # Pillow rounds the values of PPM, and cuts off the lower 8 bits of others.
     near = (int(np.max(colours)) + (image.format != "PPM")) * 256
@@ -271,11 +222,3 @@ def _require_full_range(image: Image.Image, pixel_range: PixelRange | None, whit
             f"its 16-bit colours end near {near - 1:,} of {white:,}, as of a camera with fewer "
             f"bits, and would be dark; scale them from 0..{top} to 8 bits"
         )
-
-
-def _too_dark(highest: int, white: int) -> RangeError:
-    return RangeError(
-        f"its 16-bit values end at {highest:,} of {_WHITE:,}, as of a camera with fewer bits, and "
-        "would be dark; save it with 8 bits",
-        (0, white),
-    )

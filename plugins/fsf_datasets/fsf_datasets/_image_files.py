@@ -119,8 +119,7 @@ class ImageFileDataset(Dataset):
 
 def _workers() -> int:
     """Return the number of decoding threads: ``FSF_WORKERS``, or the number of usable cores."""
-    asked = os.environ.get("FSF_WORKERS", "")
-    if asked:
+    if asked := os.environ.get("FSF_WORKERS", ""):
         if not asked.isdecimal() or int(asked) < 1:
             raise OptionError(f"FSF_WORKERS must be an integer of at least 1, not {asked!r}")
         return int(asked)

@@ -17,11 +17,8 @@ from fsframework.values import normalize, parse_json, read_file
 __all__ = ["SplitOptions", "Splits", "disjoint", "split_name", "split_of_name"]
 
 _SPLITS = ("train", "val", "test")
-_OTHER_NAMES = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
+_SPELLINGS = {"train": "train training", "val": "val valid validation", "test": "test testing"}
+_OTHER_NAMES = {name: split for split, names in _SPELLINGS.items() for name in names.split()}
 Splits = dict[str, tuple[str, ...]]
 
 
@@ -133,8 +130,7 @@ def _read(file: Path, class_names: Sequence[str]) -> Splits:
         DataError: the file is missing or damaged, or puts a class into two splits.
     """
     readers = {".json": _from_json, ".csv": _from_csv}
-    reader = readers.get(file.suffix.lower())
-    if reader is None:
+    if (reader := readers.get(file.suffix.lower())) is None:
         raise DataError(f"{file}: the name of a split file must end in .json or .csv")
     known = set(class_names)
     pairs = [(normalize(name), split) for name, split in reader(file)]
@@ -159,8 +155,7 @@ def _from_json(file: Path) -> list[tuple[str, str]]:
 def _from_csv(file: Path) -> list[tuple[str, str]]:
     table = read_table(file, ["split"])
     columns = {name.casefold(): cells for name, cells in table.columns.items()}
-    names = columns.get("class") or columns.get("label")
-    if names is None:
+    if (names := columns.get("class") or columns.get("label")) is None:
         raise DataError(f"{file}: row 1 must name a column class or label, not {[*table.columns]}")
     for row, name in zip(table.rows.tolist(), names, strict=True):
         if is_missing(name):

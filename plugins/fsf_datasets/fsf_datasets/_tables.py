@@ -16,14 +16,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fsf_datasets._messages import first_few, quoted, reason
+from fsf_datasets._messages import first_few, kind_of, quoted, reason
 from fsf_datasets._trees import Tree
 from fsf_datasets.file_names import has_control_character
 from fsframework.interfaces import DataError
 from fsframework.values import (
     IntArray,
     Texts,
-    normalize,
     open_file,
     parse_json,
     read_csv,
@@ -120,7 +119,11 @@ def read_table(file: Path, needed: Sequence[str], known: Sequence[str] = ()) -> 
         DataError: the file or a column is missing, or rows are wrong; the message lists the first
             of them.
     """
-    _require_csv(file)
+    head = b"path"
+    with contextlib.suppress(OSError), open_file(file) as stream:
+        head = stream.read(8) or head
+    if kind := kind_of(head):
+        raise DataError(f"{file}: is {kind}, not CSV; save it as CSV in UTF-8")
     naming = functools.partial(_names_of, needed=needed, known=known, file=file)
     columns, rows, faults = read_csv(file, naming)
     header = [*columns]
@@ -133,31 +136,6 @@ def read_table(file: Path, needed: Sequence[str], known: Sequence[str] = ()) -> 
     if not rows.size:
         raise DataError(f"{file}: has no rows below its header")
     return Table({name: Texts([columns[name]]) for name in columns}, rows)
-
-
-_NOT_CSV = {
-    b"PK\3\4": "an Excel workbook or another archive",
-    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
-    b"PAR1": "a Parquet file",
-    b"\x1f\x8b": "compressed by gzip",
-    b"\xff\xfe": "UTF-16 text",
-    b"\xfe\xff": "UTF-16 text",
-    b"SQLite": "a database",
-}
-"""What a table is, by its first bytes."""
-
-
-def _require_csv(file: Path) -> None:
-    """Refuse a table of a known kind other than CSV; other faults are found on reading."""
-    head = b""
-    with contextlib.suppress(OSError), open_file(file) as stream:
-        head = stream.read(8)
-    for start, kind in _NOT_CSV.items():
-        if head.startswith(start):
-            raise DataError(
-                f"{file}: is {kind}, not a CSV file; save it as CSV in UTF-8 (spreadsheets: "
-                "CSV UTF-8, comma delimited)"
-            )
 
 
 class _ImageList(msgspec.Struct):
@@ -195,7 +173,7 @@ def read_image_lists(file: Path, needed: Sequence[str], _known: Sequence[str] = 
                 f"{path}: not a file list with label_names, image_names and image_labels "
                 f"({reason(error)}); tables are CSV files"
             ) from None
-        names = dict(enumerate(map(normalize, listed.label_names)))
+        names = dict(enumerate(Texts(listed.label_names)))
         if twice := sorted(n for n, times in Counter(names.values()).items() if times > 1):
             raise DataError(f"{path}: label_names has a name more than once: {quoted(twice)}")
         labels = [names.get(label, "") for label in listed.image_labels]

@@ -23,8 +23,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from fsf_datasets._decoding import MOST_BYTES, is_image_start
-from fsf_datasets._messages import counted, first_few, reason
+from fsf_datasets._messages import counted, first_few, is_image_start, reason
 from fsf_datasets.file_names import (
     IMAGE_ENDINGS,
     ending,
@@ -40,6 +39,7 @@ from fsframework.interfaces import DataError
 from fsframework.values import check_file, open_file
 
 __all__ = [
+    "CONTAINERS",
     "FolderTree",
     "RawFile",
     "Tree",
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".rar", ".7z", ".gz")
-_CONTAINERS = (*_ARCHIVES[:-1], ".zip", ".npy", ".npz")
+CONTAINERS = (*_ARCHIVES[:-1], ".zip", ".npy", ".npz")
 _LOCAL_HEADER = 30  # bytes before the name of a member (PKWARE APPNOTE, section 4.3.7)
 _LZMA_HEADER = 9
 _MOST_DICTIONARY = 1 << 28
@@ -132,34 +132,24 @@ class Tree(ABC):
     _hidden: Counter[str]
     """The number of images in each folder that is left out by its name, but may be a class."""
 
-    def unread_images(self) -> list[str]:
-        """Return sentences on files that look like images and are not read; none without them."""
-        endings = Counter(ending(name) for name in self.names if is_unread_image(name))
-        endings["without an extension"] = sum(map(self._is_bare_image, self.names))
-        found = []
-        if endings.total():
-            kinds = _most_common(endings)
-            images = counted(endings.total(), "image")
-            found.append(f"left out: {images} in formats or with names that are not read ({kinds})")
-        if self._hidden:
-            images = counted(self._hidden.total(), "image")
-            found.append(
-                f"left out: {images} in folders named like hidden ones or those of systems "
-                f"({_most_common(self._hidden)})"
-            )
-        return found
+    def unread_images(self, others: tuple[str, ...] = ()) -> list[str]:
+        """Return a sentence on files that look like images and are not read; none without them.
 
-    def containers(self) -> list[str]:
-        """Return a sentence on files that may hold images; none without them."""
-        held = Counter(ending(name) for name in self.names if name.lower().endswith(_CONTAINERS))
-        number = counted(held.total(), "file")
-        return [f"left out: {number} that may hold images ({_most_common(held)})"] if held else []
+        Args:
+            others: endings of files that may hold images, which count too.
+        """
+        names = [n for n in self.names if is_unread_image(n) or n.lower().endswith(others)]
+        kinds = Counter(map(ending, names)) + self._hidden
+        kinds["without an extension"] = sum(map(self._is_bare_image, self.names))
+        shown = [f"{count:,} {kind}" for kind, count in kinds.most_common() if count]
+        images = counted(kinds.total(), "image")
+        return [f"left out: {images} or files of images ({first_few(shown, 8)})"] if shown else []
 
     def _is_bare_image(self, name: str) -> bool:
         """Return whether a file is an image without an extension."""
         if "." in name.rpartition("/")[2]:
             return False
-        with contextlib.suppress(OSError), self.open(name, MOST_BYTES) as stream:
+        with contextlib.suppress(OSError), self.open(name) as stream:
             return is_image_start(stream.read(64))
         return False
 
@@ -369,15 +359,11 @@ def walk_files(root: Path, folders: set[str], hidden: Counter[str] | None = None
                 if hidden is not None and is_folder and is_perhaps_class(entry.name):
                     inside = [inner.name for inner in _entries(entry.path)]
                     images = sum(is_image(n) and not is_leftover(n) for n in inside)
-                    hidden.update({name: images} if images else {})
+                    hidden.update({f"in {name}": images} if images else {})
             elif is_folder:
                 waiting.append((name, (*real_above, real)))
             else:
                 yield name
-
-
-def _most_common(counts: Counter[str]) -> str:
-    return first_few([f"{count:,} {name}" for name, count in counts.most_common() if count], 8)
 
 
 def _identity(folder: str) -> tuple[int, int]:
@@ -445,9 +431,9 @@ class ZipTree(Tree):
             above = parts if member.is_dir() else parts[:-1]
             left = [part for part in above if is_leftover(part, folder=True)]
             if not parts or left or is_leftover(parts[-1], folder=member.is_dir()):
-                only = bool(left) and left == [*above[-1:]] and is_perhaps_class(left[0])
-                if only and is_image(parts[-1]) and not is_leftover(parts[-1]):
-                    self._hidden["/".join(above)] += 1
+                image = is_image(parts[-1]) and not is_leftover(parts[-1])
+                if image and left == [*above[-1:]] and is_perhaps_class(above[-1]):
+                    self._hidden[f"in {'/'.join(above)}"] += 1
                 continue
             folders.update("/".join(above[:depth]) for depth in range(1, len(above) + 1))
             if not member.is_dir():
@@ -508,8 +494,7 @@ class ZipTree(Tree):
         return self._members.get(name)
 
     def _content(self, name: str, most: int | None) -> bytes:
-        member = self._member(name)
-        if member is None:
+        if (member := self._member(name)) is None:
             raise FileNotFoundError(name)
         size, packed = member.file_size, member.compress_size
         if most is not None and size > most:

@@ -275,8 +275,7 @@ class _Unpickler(_PurePython):  # type: ignore[misc]
         read, dispatch = self.read, self.dispatch
         try:
             for _ in range(_MOST_STEPS):
-                step = read(1)
-                if not step:
+                if not (step := read(1)):
                     raise EOFError
                 dispatch[step[0]](self)
         except pickle._Stop as stop:

@@ -33,8 +33,7 @@ _UNREAD_ENDINGS = frozenset(
         ".heic .heif .heics .hif .jxl .jxr .wdp .bpg .psd .psb .xcf .kra .ai .eps .svg .svgz .ico "
         ".icns .cur .tga .dds .exr .hdr .pcx .sgi .rgb .ras .xpm .xbm .qoi .fits .fit .dcm .dicom "
         ".nii .czi .lif .nd2 .svs .ndpi .djvu .raw .dng .cr2 .cr3 .crw .nef .nrw .arw .srf .sr2 "
-        ".orf .rw2 .raf .pef .srw .x3f .3fr .iiq .erf .mrw .kdc "
-        ".icloud",
+        ".orf .rw2 .raf .pef .srw .x3f .3fr .iiq .erf .mrw .kdc .icloud",
     )
 )
 """Extensions of images in formats that are not read."""
@@ -56,10 +55,9 @@ _LEFTOVERS = frozenset(
     }
 )
 _SYSTEM_FOLDER = re.compile(
-    r"[~#_]|.* |lost|found|backups|.*\.lrdata$|@(eadir|tmp|share|recycle|recently|app|syno)|"
-    r"\$(recycle|winre|sysreset)|\.(@__thumb|git|svn|hg|dvc|ipynb|idea|vs|venv|env|cache|config|"
-    r"local|tmp|temp|trash|thumb|picasa|dropbox|sync|st|synology|appledouble|temporaryitems|"
-    r"fseventsd|spotlight|documentrevisions|ds_store|pki|nfs|snapshot|zfs|backup)"
+    r"[~#_]|.* |lost|found|backups|.*\.lrdata$|[@$](ea|tmp|share|rec|app|syno|win)|\.(@|git|svn|"
+    r"dvc|ipynb|idea|vs|venv|cache|config|local|tmp|temp|trash|thumb|picasa|dropbox|sync|st|spotlight|"
+    r"apple|fsevents|document|ds_store|nfs|snap|zfs)"
 )
 """Folders of systems and programs, which no class is named as."""
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from fsf_datasets._decoding import check_pixel_range
 from fsf_datasets._image_files import ImageFileDataset, files_digest
-from fsf_datasets._messages import counted, first_few, quoted
+from fsf_datasets._messages import first_few, quoted
 from fsf_datasets._patterns import compiled, search_names
 from fsf_datasets._splits import SplitOptions, disjoint, split_of_name
 from fsf_datasets._tables import label_fault
-from fsf_datasets._trees import images_of, open_tree
+from fsf_datasets._trees import CONTAINERS, images_of, open_tree
 from fsf_datasets.file_names import natural
 from fsframework.interfaces import DataError, OptionError
 from fsframework.values import digest_of
@@ -106,9 +106,8 @@ class Folder(ImageFileDataset):
 
         self._tree = open_tree(self.path)
         self.keys = self._files = images_of(self._tree)
-        free = self.split is not None  # names of folders mean nothing
-        found = _arranged(self.keys, self.path, splits=not free, labels=labels)
-        if not free:
+        found = _arranged(self.keys, self.path, splits=self.split is None, labels=labels)
+        if self.split is None:
             _require_plain_classes(found, levels, self.path)
         named = {folder: "/".join(parts[:levels]) for folder, parts in found.own.items()}
         classes = [named[folder] for folder in found.folders]
@@ -150,7 +149,7 @@ class Folder(ImageFileDataset):
         """Return what is left out, class folders without images, and those nested deeper."""
         leaves = self._tree.folders - {_above(folder) for folder in self._tree.folders}
         empty = sorted(leaves - {_above(file) for file in self._files})
-        found = self._tree.unread_images() + self._tree.containers()
+        found = self._tree.unread_images(CONTAINERS)
         found += [f"no image in {quoted(empty)}"] if empty else []
         usual = min(self._depths.values())
         deeper = sorted(name for name, depth in self._depths.items() if depth > usual)
@@ -161,8 +160,7 @@ class Folder(ImageFileDataset):
             )
         inside = [n for n in self.class_names if "/" in n and split_of_name(n.partition("/")[0])]
         if inside and self.split is None:
-            classes = counted(len(inside), "class")
-            found.append(f"{classes} in a folder named as a split: {quoted(inside)}")
+            found.append(f"classes in a folder named as a split: {quoted(inside)}")
         return found
 
 
@@ -200,15 +198,15 @@ def _arranged(
         in_splits = splits and _are_splits(folders)
         cut = int(in_splits)
         return _Arrangement(folders, {f: f[cut:] for f in dict.fromkeys(folders)}, in_splits)
-    folders = _without_common([tuple(_above(key).split("/")) for key in keys], 1)
+    folders = _without_common([tuple(_above(key).split("/")) for key in keys])
     tops = {split_of_name(folder[0]) for folder in folders}
     if not (None not in tops and "train" in tops and len(tops) > 1):
-        held_out = {key for key in keys for part in key.split("/")[:-1] if _is_held_out(part)}
-        if held_out:
+        parts = [{split_of_name(part) for part in key.split("/")[:-1]} for key in keys]
+        wrong = [key for key, names in zip(keys, parts, strict=True) if names & {"val", "test"}]
+        if wrong:
             raise DataError(
                 f"{root}: with labels=none all images would be for training, also those of another "
-                f"split: {quoted(sorted(held_out))}; move or rename that folder, or put all others "
-                "into a folder train beside it"
+                f"split: {quoted(wrong)}; put the others into a folder train beside it"
             )
         return _Arrangement([()] * len(keys), {(): (_NO_LABEL,)}, in_splits=False)
     folders = [() if split_of_name(folder[0]) == "train" else folder for folder in folders]
@@ -239,15 +237,15 @@ def _class_folders(keys: Sequence[str], root: Path) -> list[tuple[str, ...]]:
         raise DataError(
             f"{root}: each image must be in the folder of its class, unlike {quoted(loose)}"
         )
-    parts = _without_common([tuple(above.split("/")) for above in aboves], 1)
+    parts = _without_common([tuple(above.split("/")) for above in aboves])
     short = dict(zip(aboves, parts, strict=True))
     return [short[_above(key)] for key in keys]
 
 
-def _without_common(folders: Sequence[tuple[str, ...]], least: int) -> list[tuple[str, ...]]:
-    """Return folders without the leading ones common to all, but at least ``least`` of each."""
+def _without_common(folders: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return folders without the leading ones common to all, but at least one."""
     distinct = {*folders}
-    depth, deepest = 0, min(map(len, distinct)) - least
+    depth, deepest = 0, min(map(len, distinct)) - 1
     while depth < deepest and len({folder[depth] for folder in distinct}) == 1:
         depth += 1
     return [folder[depth:] for folder in folders]
@@ -258,10 +256,6 @@ def _are_splits(folders: Sequence[tuple[str, ...]]) -> bool:
     return None not in tops and len(tops) > 1 and all(len(folder) > 1 for folder in folders)
 
 
-def _is_held_out(name: str) -> bool:
-    return split_of_name(name) in ("val", "test")
-
-
 def _require_plain_classes(found: _Arrangement, levels: int | None, root: Path) -> None:
     """Refuse folders of classes of which some are named as splits.
 
@@ -270,28 +264,20 @@ def _require_plain_classes(found: _Arrangement, levels: int | None, root: Path) 
     Raises:
         DataError: there are such folders.
     """
-    inside: dict[tuple[str, ...], dict[str, bool]] = defaultdict(dict)
+    inside: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
     for parts in found.own.values():
-        for depth, name in enumerate(parts[:levels]):
-            inside[parts[:depth]][name] = inside[parts[:depth]].get(name, False) or (
-                len(parts) > depth + 1
-            )
-    for above, names in inside.items():
-        splits = [name for name in names if split_of_name(name)]
-        alone = len(splits) == 1 and (len(names) != 2 or not any(names.values()))
-        if splits and not alone:
-            place, least = (
-                ("", "")
-                if not above
-                else (
-                    f" in {'/'.join(above)!r}",
-                    f", leave them out of the class by levels={len(above)}",
-                )
-            )
+        for depth in range(len(parts)):
+            inside[parts[:depth]].add(parts[: depth + 1])
+    for above, folders in sorted(inside.items()):
+        splits = sorted(folder[-1] for folder in folders if split_of_name(folder[-1]))
+        alone = len(splits) == 1 and (len(folders) != 2 or not folders & {*inside})
+        if splits and not alone and (levels is None or len(above) < levels):
+            place = f" in {'/'.join(above)!r}" if above else ""
             raise DataError(
                 f"{root}: folders{place} are named as splits, {quoted(splits)}, but not every "
                 "folder beside them is a top folder of a split with folders of classes inside; "
-                f"move or rename folders{least}, or assign classes to splits by a file split"
+                "rename folders, assign classes by a file split, or leave those inside classes "
+                "out by levels=1"
             )
 
 

@@ -26,8 +26,7 @@ def declaration_files() -> dict[str, Path]:
 
 
 def __getattr__(name: str) -> type[Declared]:
-    file = declaration_files().get(name)
-    if file is None:
+    if (file := declaration_files().get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = declared(file, module=__name__)
     return found

@@ -133,7 +133,7 @@ def tiff(values: Any, sample_format: int = 1, *, planes: bool = False) -> bytes:
         (b"", None, "empty"),
         (b"<!doctype html>", None, "HTML"),
         (b"version https://git-lfs.github.com/spec/v1", None, "Git LFS"),
-        (b"II*\0" + bytes(8), None, "TIFF of a kind"),
+        (b"II*\0" + bytes(8), None, "kind of TIFF"),
         (b"\0\0\0\x18ftypheic", None, "HEIC"),
     ],
 )

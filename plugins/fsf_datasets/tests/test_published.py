@@ -528,12 +528,12 @@ def test_classes_of_a_pickle_are_numbers_or_names(root: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"class_dict": {"a": [0, 1, 2], "b": [2, 3]}}, "row 2 more than once, in 'a', 'b'"),
-        ({"class_dict": {"a": [0, 1, 1], "b": [2, 3]}}, "row 1 more than once, in 'a'"),
-        ({"class_dict": {"a": [0, 1], "b": [3]}}, "row 2 in no class"),
+        ({"class_dict": {"a": [0, 1, 2], "b": [2, 3]}}, "row 2 is more than once, in 'a', 'b'"),
+        ({"class_dict": {"a": [0, 1, 1], "b": [2, 3]}}, "row 1 is more than once, in 'a'"),
+        ({"class_dict": {"a": [0, 1], "b": [3]}}, "row 2 is in no class"),
         ({"labels": [-1, -1, 0, 0]}, "image 0 is -1"),
         ({"labels": ["caf\u00e9", "cafe\u0301", "b", "b"]}, "both mean the class 'café'"),
-        ({"labels": [0, 0, 1, 1], "catname2label": {"a": 0, "b": 1, "c": 1}}, "'b' the number"),
+        ({"labels": [0, 0, 1, 1], "catname2label": {"a": 0, "b": 1, "c": 1}}, "'b' another"),
         ({"labels": [0, 0, 1, 1], "label_specific_str": ["a", "a"]}, "labels 0 and 1 .* 'a'"),
     ],
 )

@@ -180,8 +180,7 @@ def _check_name(session: Session, called: str, plugin: str) -> None:
 def _target(session: Session, plugin: str) -> str:
     """Return the option that holds the path of the data."""
     cls: type[Dataset] = session.registry.load("dataset", plugin)
-    target = cls.location or cls.argument
-    if target is None:
+    if (target := cls.location or cls.argument) is None:
         raise OptionError(f"{plugin} takes no path, so there is nothing to add; use it by its name")
     return target
 

@@ -169,8 +169,7 @@ def _plugin_row(session: Session, plugin: Plugin, entry: Added | None) -> Datase
         state = "nothing to add"
     else:
         state = "not added" if entry is None else _state(entry)
-    about = cls.about
-    if about is None:
+    if (about := cls.about) is None:
         summary = (inspect.getdoc(cls) or "").partition("\n")[0].replace("``", "")
     else:
         summary = about.title
