@@ -633,7 +633,7 @@ def _one_image(folder: Path, content: bytes) -> CsvTable:
 
 def test_too_many_pixels_are_no_warning(tmp_path: Path) -> None:
     """In a process of its own, in which pytest makes no error of a warning."""
-    _one_image(tmp_path, _png(10_000, 9_000))
+    _one_image(tmp_path, _png(20_000, 9_000))
     code = (
         "from fsf_datasets import CsvTable\n"
         "from fsframework.errors import DataError\n"
@@ -643,7 +643,7 @@ def test_too_many_pixels_are_no_warning(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert "it has 10,000 x 9,000 pixels; at most 89,478,485 are read" in done.stdout
+    assert "178,956,970 pixels" in done.stdout
     assert done.stderr == ""
 
 
